@@ -1,0 +1,76 @@
+# Everything runs in .venv, which each target builds by itself from requirements-dev.lock. `make help` lists the targets.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+# What the machine or the shell of the caller has set must not change what is installed or tested.
+unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONSAFEPATH PYTHONWARNINGS PYTHONOPTIMIZE PYTHONUSERBASE
+unexport PIP_TARGET PIP_PREFIX PIP_ROOT PIP_PYTHON PIP_CONSTRAINT PIP_BUILD_CONSTRAINT PIP_REQUIREMENT PIP_EDITABLE
+unexport PIP_NO_BINARY PIP_ONLY_BINARY PIP_PRE PIP_DRY_RUN PIP_NO_DEPS PIP_IGNORE_INSTALLED PIP_NO_CLEAN PIP_REPORT
+unexport PYTEST_ADDOPTS PYTEST_PLUGINS PYTEST_DISABLE_PLUGIN_AUTOLOAD COVERAGE_FILE COVERAGE_RCFILE COVERAGE_PROCESS_START
+unexport MYPYPATH MYPY_CACHE_DIR RUFF_CONFIG
+unexport $(filter GATEWAY_% OPENAI_% ANTHROPIC_%,$(.VARIABLES))
+export PIP_USER := 0
+export PIP_REQUIRE_VIRTUALENV := 0
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYTHONNOUSERSITE := 1
+# Clients in tests speak to loopback, never through a proxy.
+export NO_PROXY := $(if $(NO_PROXY),$(NO_PROXY),$(no_proxy)),127.0.0.1,localhost
+export no_proxy := $(NO_PROXY)
+
+PYTHON ?=
+PY := .venv/bin/python
+STAMP := .venv/built
+
+# A checkout that was moved, or whose Python is gone, builds its environment anew.
+ifneq ($(shell test -x $(PY) && $(PY) -c 'print("runs")' 2>/dev/null && cat $(STAMP) 2>/dev/null),runs $(CURDIR))
+$(shell rm -f $(STAMP))
+endif
+
+.PHONY: help demo test check coverage-mirror test-long test-vllm bench lock clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+$(STAMP): requirements-dev.lock pyproject.toml tools/venv.sh
+	@tools/venv.sh .venv $(PYTHON)
+	@printf '%s\n' '$(CURDIR)' > $@
+
+demo: $(STAMP)  ## an engine simulator, the gateway and a fresh key on loopback, with curl lines to paste
+	@.venv/bin/vllm-gateway demo
+
+test: $(STAMP)  ## every test that needs no other install, service or GPU; with branch coverage
+	@rm -f .coverage .coverage.*
+	$(PY) -m coverage run -m pytest -m "not long"
+	@$(PY) -m coverage combine --quiet
+	@$(PY) -m coverage report
+
+check: $(STAMP)  ## lint, format, types, the policies' own cases and mutants, the schema
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	.venv/bin/vllm-gateway check policies/
+	@.venv/bin/vllm-gateway schema | diff -u policies/schema/policy.v1.json - || { echo "The schema is stale: vllm-gateway schema > policies/schema/policy.v1.json" >&2; exit 1; }
+
+coverage-mirror: $(STAMP)  ## each file of the pure floors, fully covered by its own mirror test alone
+	$(PY) tools/coverage_mirror.py
+
+test-long: $(STAMP)  ## the tests of `make test` with fifty times the examples, and those that take minutes
+	$(PY) -m pytest --hypothesis-profile=long
+
+test-vllm: $(STAMP)  ## the gateway in front of a real vLLM on the CPU, which this installs (python3.11, 4 minutes)
+	$(PY) -m pytest tests/vllm
+
+bench: $(STAMP)  ## the cost of a request and of a chunk on the data path
+	$(PY) bench/run.py
+
+lock:  ## write the lock files anew from pyproject.toml; UPGRADE=--upgrade takes newer releases
+	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 1; }
+	uv pip compile $(LOCK) pyproject.toml --output-file requirements.lock
+	uv pip compile $(LOCK) pyproject.toml --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	uv pip compile $(LOCK) --group build --constraint requirements-dev.lock --output-file requirements-build.lock
+
+LOCK = --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(UPGRADE)
+
+clean:  ## remove what the targets made
+	rm -rf .venv .venv-vllm .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
