@@ -1,0 +1,1 @@
+"""Floor 0: HTTP as bytes, without I/O."""

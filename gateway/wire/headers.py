@@ -1,0 +1,197 @@
+"""The header fields of a request: counted, checked once, and reduced to the few that a later room reads.
+
+Enters: names in lower case with raw values, as the HTTP parser split them. Leaves: ``RequestHeaders``, whose
+existence proves that the message is framed in one way only, names one host that is served here, and asks for no other
+protocol. What is not an attribute of it does not exist for the gateway: forwarding headers, cookies and method
+overrides are never looked at.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from gateway.reasons import Malformed, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gateway.wire.hosts import HostRule
+
+MOST_FIELDS = 100
+MOST_BYTES = 32 * 1024
+LONGEST_FIELD = 16 * 1024
+
+# RFC 9110 §5.6.2  token = 1*tchar ; names arrive in lower case, which also refuses two spellings of one name further on
+_NAME_OCTETS = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
+# RFC 9110 §5.5    field-vchar = VCHAR / obs-text, with SP and HTAB between; no NUL, CR, LF (header splitting), no
+# other CTL. obs-text passes: it stands in real User-Agents, and no value leaves the gateway.
+_VALUE_OCTETS = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
+
+# RFC 9110 §8.6    Content-Length = 1*DIGIT ; 18 digits keep every integer reader in range
+_CONTENT_LENGTH = re.compile(rb"[0-9]{1,18}")
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
+_CF_RAY = re.compile(rb"[0-9A-Fa-f]{1,32}(?:-[A-Z]{3})?")
+_IP_ADDRESS = re.compile(rb"[0-9A-Fa-f:.]{2,45}")
+# RFC 9110 §8.3.1  media-type = type "/" subtype parameters ; no "+json", no json-seq: each is another format
+_JSON_TYPE = re.compile(rb'application/json(?:[ \t]*;[ \t]*charset=(?:utf-8|"utf-8"))?[ \t]*', re.IGNORECASE)
+
+# RFC 9110 §5.3: singletons; two of one are read first-wins here and last-wins there. Credentials are judged later
+# than paths (an unknown path with two of them is still a 404), so their repetition is only noted.
+_CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"cf-access-jwt-assertion"})
+_SINGLE = frozenset(
+    {
+        b"host",
+        b"content-length",
+        b"transfer-encoding",
+        b"content-type",
+        b"content-encoding",
+        b"expect",
+        b"origin",
+        b"x-request-id",
+        b"cf-connecting-ip",
+        b"cf-ray",
+    }
+)
+
+
+class RequestHeaders(NamedTuple):
+    """The checked fields of one request; ``None`` where a field is absent.
+
+    ``credential_repeated``: one of the three credential fields came twice; then all three are ``None`` and the
+    gatehouse answers ``CREDENTIAL_AMBIGUOUS``. ``request_id``, ``cf_ray`` and ``cf_connecting_ip``: the caller's own
+    words, checked for form, not for truth. ``expects_continue``: the client waits for a 100 before it sends the body.
+    (A tuple, because it is built for every request and a frozen dataclass of this size costs four times as much.)
+    """
+
+    host: str
+    authorization: bytes | None = None
+    x_api_key: bytes | None = None
+    access_assertion: bytes | None = None
+    credential_repeated: bool = False
+    content_type: bytes | None = None
+    content_length: int | None = None
+    content_encoding: bytes | None = None
+    chunked: bool = False
+    expects_continue: bool = False
+    origin: bytes | None = None
+    request_id: str | None = None
+    cf_connecting_ip: str | None = None
+    cf_ray: str | None = None
+
+    def __repr__(self) -> str:
+        """Name the host alone: the other fields hold credentials."""
+        return f"RequestHeaders(host={self.host!r}, …)"
+
+    @property
+    def has_body(self) -> bool:
+        """Whether a body follows."""
+        return self.chunked or bool(self.content_length)
+
+    @classmethod
+    def parse(cls, raw: Sequence[tuple[bytes, bytes]], *, http_version: str, hosts: HostRule) -> RequestHeaders:
+        """Check all fields. Raises ``Malformed``: ``HEADERS_TOO_LARGE``, ``HEADERS_MALFORMED``, ``HOST_NOT_SERVED``."""
+        _measure(raw)
+        fields = dict(raw)
+        get = fields.get
+        repeated = len(fields) != len(raw) and _credential_repeated(raw)
+        if b"upgrade" in fields or b"http2-settings" in fields or _nominates_upgrade(get(b"connection", b"")):
+            raise _malformed("this server changes to no other protocol")
+        length, chunked = _framing(get(b"content-length"), get(b"transfer-encoding"), http_version)
+        expect = get(b"expect")
+        if expect is not None and expect.lower() != b"100-continue":
+            raise _malformed("the expect field names something other than 100-continue")
+        return cls(
+            hosts.check(get(b"host")),
+            None if repeated else get(b"authorization"),
+            None if repeated else get(b"x-api-key"),
+            None if repeated else get(b"cf-access-jwt-assertion"),
+            repeated,
+            get(b"content-type"),
+            length,
+            get(b"content-encoding"),
+            chunked,
+            expect is not None and http_version == "1.1",
+            get(b"origin"),
+            _form(_REQUEST_ID, get(b"x-request-id")),
+            _form(_IP_ADDRESS, get(b"cf-connecting-ip")),
+            _form(_CF_RAY, get(b"cf-ray")),
+        )
+
+
+def media_type_is_json(content_type: bytes | None) -> bool:
+    """Tell whether a Content-Type is ``application/json``, alone or with ``charset=utf-8`` (RFC 8259 §8.1, §11)."""
+    return content_type is not None and (
+        content_type == b"application/json" or _JSON_TYPE.fullmatch(content_type) is not None
+    )
+
+
+def _measure(raw: Sequence[tuple[bytes, bytes]]) -> None:
+    """Refuse too many fields, too many bytes, and any octet that the grammar does not know."""
+    if len(raw) > MOST_FIELDS:
+        raise Malformed(Reason.HEADERS_TOO_LARGE, f"more than {MOST_FIELDS} header fields")
+    all_names = b"".join([name for name, _ in raw])
+    all_values = b"".join([value for _, value in raw])
+    size = len(all_names) + len(all_values)
+    if size > MOST_BYTES:
+        raise Malformed(Reason.HEADERS_TOO_LARGE, f"header fields of more than {MOST_BYTES} bytes in all")
+    if size > LONGEST_FIELD and any(len(name) + len(value) > LONGEST_FIELD for name, value in raw):
+        raise Malformed(Reason.HEADERS_TOO_LARGE, f"a header field of more than {LONGEST_FIELD} bytes")
+    if all_names.translate(None, _NAME_OCTETS):
+        raise _malformed("a field name is not a token")
+    if all_values.translate(None, _VALUE_OCTETS):
+        raise _malformed("a field value holds a control character")
+
+
+def _credential_repeated(raw: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Tell whether a credential field comes twice; refuse other singletons that do, and a Connection that upgrades."""
+    seen: set[bytes] = set()
+    credential_repeated = False
+    for name, value in raw:
+        if name == b"connection" and _nominates_upgrade(value):
+            raise _malformed("this server changes to no other protocol")
+        if name in seen:
+            if name in _SINGLE:
+                raise _malformed(f"the {name.decode()} field occurs twice")
+            credential_repeated |= name in _CREDENTIALS
+        seen.add(name)
+    return credential_repeated
+
+
+def _nominates_upgrade(connection: bytes) -> bool:
+    """Tell whether a Connection field asks for another protocol (RFC 9110 §7.6.1, §7.8).
+
+    A body sent with Upgrade is lost in the parser, and h2c would leave every rule behind.
+    """
+    options = connection.lower()
+    return b"upgrade" in options or b"http2-settings" in options
+
+
+def _framing(length: bytes | None, coding: bytes | None, http_version: str) -> tuple[int | None, bool]:
+    """Find the one way in which the body ends, as Content-Length or chunked (RFC 9112 §6.1-6.3, §11.2)."""
+    if http_version not in {"1.0", "1.1"}:
+        raise _malformed("the HTTP version is not 1.1")
+    if coding is not None:
+        if length is not None:
+            raise _malformed("content-length and transfer-encoding occur together")
+        if coding.lower() != b"chunked":
+            raise _malformed("the transfer-encoding is not 'chunked'")
+        if http_version == "1.0":
+            raise _malformed("transfer-encoding does not exist in HTTP/1.0")
+        return None, True
+    if length is None:
+        return None, False
+    if _CONTENT_LENGTH.fullmatch(length) is None:
+        raise _malformed("the content-length is not a number")
+    return int(length), False
+
+
+def _form(form: re.Pattern[bytes], value: bytes | None) -> str | None:
+    """Give a value as text if it has this form; otherwise it is as good as absent."""
+    if value is None or form.fullmatch(value) is None:
+        return None
+    return value.decode("ascii")
+
+
+def _malformed(detail: str) -> Malformed:
+    return Malformed(Reason.HEADERS_MALFORMED, detail)

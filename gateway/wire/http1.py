@@ -1,0 +1,130 @@
+"""The engine's answer as bytes: an HTTP/1.1 response reader without I/O (RFC 9112 §4-§7).
+
+Enters: what the engine's connection delivered, in any pieces. Leaves: status, header fields, body bytes, and whether
+the message is complete and the connection fit for another request. llhttp does the grammar; this reader adds what it
+leaves open: a bounded head, interim answers, the framings that a gateway must not guess at. One reader reads one
+response and is thrown away.
+"""
+
+from __future__ import annotations
+
+import httptools
+
+from gateway.reasons import Malformed, Reason
+
+HEAD_AT_MOST = 64 * 1024
+"""Bytes of an answer's head, interim answers included."""
+
+INTERIM_AT_MOST = 8
+"""Interim (1xx) answers before the final one (RFC 9110 §15.2)."""
+
+
+class ResponseReader:
+    """Reads one response.
+
+    ``status`` is 0 until the head is complete. ``parts`` holds body bytes not yet taken. ``complete``: the message has
+    ended. ``keep_alive``: asked inside the last callback, since the parser has moved on afterwards. ``excess``: bytes
+    followed the message, so the connection is out of step.
+    """
+
+    __slots__ = (
+        "_head_bytes", "_interim", "_interim_count", "_parser", "chunked", "complete", "content_length", "excess",
+        "headers", "keep_alive", "on_body", "parts", "status",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.parts: list[bytes] = []
+        self.on_body = self.parts.append  # looked up once by the parser: no Python frame per piece
+        self.complete = False
+        self.keep_alive = False
+        self.excess = False
+        self.chunked = False
+        self.content_length: int | None = None
+        self._head_bytes = 0
+        self._interim = False
+        self._interim_count = 0
+        self._parser = httptools.HttpResponseParser(self)
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes of the connection. Raises ``Malformed(ENGINE_MALFORMED)``; nothing may be fed after that."""
+        if self.status == 0:
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            if not self.complete:
+                cause = error.__context__  # set where one of our own callbacks refused
+                detail = cause.detail if isinstance(cause, Malformed) else "body" if self.status else "head"
+                raise Malformed(Reason.ENGINE_MALFORMED, detail) from None
+            self.excess = True
+        if self.status == 0 and self._head_bytes > HEAD_AT_MOST:
+            raise Malformed(Reason.ENGINE_MALFORMED, "head too long")
+
+    @property
+    def untouched(self) -> bool:
+        """Whether no byte of the answer has come: only then may the request be sent once more."""
+        return self._head_bytes == 0
+
+    def eof(self) -> bool:
+        """Take the end of the connection; tell whether the message ended well (RFC 9112 §6.3 rule 8, §8)."""
+        if self.status and not self.complete and not self.chunked and self.content_length is None:
+            self.complete = True
+        return self.complete
+
+    def take(self) -> bytes:
+        """Give the body bytes that have arrived since the last call."""
+        parts = self.parts
+        if len(parts) == 1:
+            data = parts[0]
+        elif parts:
+            data = b"".join(parts)
+        else:
+            return b""
+        parts.clear()
+        return data
+
+    def on_message_begin(self) -> None:
+        """Refuse a second answer."""
+        if self.complete:
+            # Stops the parser: the body of an answer that nobody asked for must not join this one's.
+            raise Malformed(Reason.ENGINE_MALFORMED, "second answer")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a field of the head."""
+        if self.status:
+            return  # a trailer: not merged (RFC 9110 §6.5.1)
+        self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """Take status and framing; interim answers are skipped."""
+        version = self._parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            raise Malformed(Reason.ENGINE_MALFORMED, "version")
+        status = self._parser.get_status_code()
+        if 100 <= status < 200:  # noqa: PLR2004  (the class of interim answers)
+            self._interim_count += 1
+            if status == 101 or self._interim_count > INTERIM_AT_MOST:  # noqa: PLR2004  (no Upgrade was asked for)
+                raise Malformed(Reason.ENGINE_MALFORMED, "interim answer")
+            self._interim = True
+            self.headers.clear()
+            return
+        for name, value in self.headers:
+            if name == b"content-length":
+                self.content_length = int(value)  # llhttp has checked that it is one number
+            elif name == b"transfer-encoding":
+                if value.strip().lower() != b"chunked" or version == "1.0":
+                    raise Malformed(Reason.ENGINE_MALFORMED, "transfer coding")
+                self.chunked = True
+        if status in (204, 304):
+            self.content_length, self.chunked = 0, False
+        self.status = status
+
+    def on_message_complete(self) -> None:
+        """Note the end, and whether the connection may be used again."""
+        if self._interim:
+            self._interim = False
+            return
+        self.complete = True
+        self.keep_alive = self._parser.should_keep_alive()

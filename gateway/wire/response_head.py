@@ -1,0 +1,38 @@
+"""The header fields of an engine's answer that may reach the caller.
+
+Enters: the raw fields as the response reader split them. Leaves: the few that describe the body, checked. Everything
+else stays inside: framing and connection fields belong to the hop, and names of servers, cookies and CORS grants are
+not the engine's to give.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# RFC 9110 §8.3.1  media-type = type "/" subtype *( OWS ";" OWS parameter ), printable ASCII and bounded
+_MEDIA_TYPE = re.compile(rb"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}(?:[ \t]*;[\t -~]{0,128})?")
+# RFC 9110 §8.4.1  content-coding = token
+_CODING = re.compile(rb"[A-Za-z0-9_-]{1,32}")
+# RFC 9110 §10.2.3 Retry-After = HTTP-date / delay-seconds
+_RETRY_AFTER = re.compile(rb"[0-9]{1,6}|[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT")
+
+_ALLOWED = {
+    b"content-type": _MEDIA_TYPE,
+    b"content-encoding": _CODING,
+    b"retry-after": _RETRY_AFTER,
+}
+
+
+def passing_fields(raw: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Give the fields that pass, names in lower case; an unlisted, invalid or repeated one is left out."""
+    passing: dict[bytes, bytes] = {}
+    for name, value in raw:
+        lowered = name.lower()
+        form = _ALLOWED.get(lowered)
+        if form is not None and lowered not in passing and form.fullmatch(value):
+            passing[lowered] = value
+    return list(passing.items())
