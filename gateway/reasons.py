@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Reason(StrEnum):
-    """One value for each way in which a request can fail; design.md §2 fixes the list."""
+    """One value for each way in which a request can fail; the list is closed."""
 
     TARGET_MALFORMED = "target-malformed"
     TARGET_NOT_CANONICAL = "target-not-canonical"
@@ -128,7 +128,9 @@ ANSWERS: Mapping[Reason, Answer] = {
     ),
     Reason.ENGINE_UNAVAILABLE: Answer(502, "The engine cannot be reached.", "destination_unavailable"),
     Reason.ENGINE_ASLEEP: Answer(503, "The engine is asleep. Try again later.", "destination_unavailable"),
-    Reason.ENGINE_OVERLOADED: Answer(503, "The engine has too much to do. Try again shortly.", "destination_unavailable"),
+    Reason.ENGINE_OVERLOADED: Answer(
+        503, "The engine has too much to do. Try again shortly.", "destination_unavailable"
+    ),
     Reason.ENGINE_REFUSED_GATEWAY: Answer(
         502, "The engine does not accept the gateway's own key; your credential is fine.", "http_response_incomplete"
     ),

@@ -130,8 +130,8 @@ def _measure(raw: Sequence[tuple[bytes, bytes]]) -> None:
     """Refuse too many fields, too many bytes, and any octet that the grammar does not know."""
     if len(raw) > MOST_FIELDS:
         raise Malformed(Reason.HEADERS_TOO_LARGE, f"more than {MOST_FIELDS} header fields")
-    all_names = b"".join([name for name, _ in raw])
-    all_values = b"".join([value for _, value in raw])
+    names, values = zip(*raw, strict=True) if raw else ((), ())
+    all_names, all_values = b"".join(names), b"".join(values)
     size = len(all_names) + len(all_values)
     if size > MOST_BYTES:
         raise Malformed(Reason.HEADERS_TOO_LARGE, f"header fields of more than {MOST_BYTES} bytes in all")

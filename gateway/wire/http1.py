@@ -103,7 +103,9 @@ class ResponseReader:
         if version not in ("1.1", "1.0"):
             raise Malformed(Reason.ENGINE_MALFORMED, "version")
         status = self._parser.get_status_code()
-        if 100 <= status < 200:  # noqa: PLR2004  (the class of interim answers)
+        if not 100 <= status < 600:  # noqa: PLR2004  (RFC 9110 §15: five classes)
+            raise Malformed(Reason.ENGINE_MALFORMED, "status")
+        if status < 200:  # noqa: PLR2004  (the class of interim answers)
             self._interim_count += 1
             if status == 101 or self._interim_count > INTERIM_AT_MOST:  # noqa: PLR2004  (no Upgrade was asked for)
                 raise Malformed(Reason.ENGINE_MALFORMED, "interim answer")

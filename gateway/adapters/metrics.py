@@ -1,0 +1,129 @@
+"""What is counted, and the text that Prometheus reads.
+
+Enters: the audit record of each request, and a few events that have none. Leaves: the exposition of the ops listener.
+Labels hold names of the policy, reasons and status codes, never a text of a caller, so their number is bounded.
+Counts are plain numbers of one event loop and become metric families only when somebody reads them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from gateway import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from prometheus_client import Metric
+
+    from gateway.audit import AuditRecord
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+# From the gateway's own work (below a millisecond) to the longest answer (the deadline TOTAL).
+BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0, 600.0)
+_LABELS = [*map(str, BUCKETS_S), "+Inf"]
+_NONE = "-"
+
+
+class _Histogram:
+    """Observations in buckets; the last one has no upper bound."""
+
+    __slots__ = ("buckets", "total_s")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * len(_LABELS)
+        self.total_s = 0.0
+
+    def observe(self, milliseconds: float) -> None:
+        seconds = milliseconds / 1000
+        self.buckets[bisect_left(BUCKETS_S, seconds)] += 1
+        self.total_s += seconds
+
+
+class Metrics(Collector):
+    """The counts of one process. ``key_set_ages`` gives seconds since the last good fetch, by caller."""
+
+    def __init__(self, key_set_ages: Callable[[], Mapping[str, float]] = dict) -> None:
+        self._key_set_ages = key_set_ages
+        self._decisions: Counter[tuple[str, ...]] = Counter()
+        self._engine_requests: Counter[tuple[str, ...]] = Counter()
+        self._streams: Counter[tuple[str, ...]] = Counter()
+        self._parser_refused = 0
+        self._phases = {phase: _Histogram() for phase in ("head", "judge", "first_byte", "total")}
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        ProcessCollector(registry=self._registry)
+
+    def observe(self, record: AuditRecord) -> None:
+        """Count one request."""
+        self._decisions[
+            record.plane, record.endpoint or _NONE, record.client or _NONE, record.verdict, record.reason or _NONE
+        ] += 1
+        if record.engine is not None:
+            self._engine_requests[record.engine, str(record.engine_status or _NONE)] += 1
+        phases = self._phases
+        if record.head_ms is not None:
+            phases["head"].observe(record.head_ms)
+        if record.judge_ms is not None:
+            phases["judge"].observe(record.judge_ms)
+        if record.first_byte_ms is not None:
+            phases["first_byte"].observe(record.first_byte_ms)
+        if record.total_ms is not None:
+            phases["total"].observe(record.total_ms)
+
+    def stream_opened(self, plane: str, engine: str) -> None:
+        """Count an event stream that has begun."""
+        self._streams[plane, engine] += 1
+
+    def stream_closed(self, plane: str, engine: str) -> None:
+        """Count one that has ended, in whatever way."""
+        self._streams[plane, engine] -= 1
+
+    def parser_refused(self) -> None:
+        """Count bytes that were no HTTP request."""
+        self._parser_refused += 1
+
+    def render(self) -> bytes:
+        """Give everything in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Make the metric families; ``render`` calls this through the registry."""
+        decisions = CounterMetricFamily(
+            "gateway_decisions",
+            "Requests by what became of them.",
+            labels=["plane", "endpoint", "client", "verdict", "reason"],
+        )
+        streams = GaugeMetricFamily("gateway_streams_open", "Event streams under way.", labels=["plane", "engine"])
+        requests = CounterMetricFamily(
+            "gateway_engine_requests", "Requests to engines by status code.", labels=["engine", "status"]
+        )
+        ages = GaugeMetricFamily(
+            "gateway_key_set_age_seconds", "Time since the key set of a caller's issuer was fetched.", labels=["caller"]
+        )
+        build = GaugeMetricFamily("gateway_build_info", "The version that runs; always 1.", labels=["version"])
+        phases = HistogramMetricFamily("gateway_phase_seconds", "Time spent in phases of requests.", labels=["phase"])
+        for labels, count in self._decisions.items():
+            decisions.add_metric(labels, count)
+        for labels, count in self._streams.items():
+            streams.add_metric(labels, count)
+        for labels, count in self._engine_requests.items():
+            requests.add_metric(labels, count)
+        for caller, age_s in self._key_set_ages().items():
+            ages.add_metric([caller], age_s)
+        build.add_metric([__version__], 1)
+        for phase, histogram in self._phases.items():
+            sums = map(float, accumulate(histogram.buckets))
+            phases.add_metric([phase], list(zip(_LABELS, sums, strict=True)), histogram.total_s)
+        refused = CounterMetricFamily(
+            "gateway_parser_refused", "Messages that were no valid HTTP request.", value=self._parser_refused
+        )
+        return iter((decisions, phases, streams, requests, refused, ages, build))

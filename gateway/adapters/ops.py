@@ -1,0 +1,152 @@
+"""The ops listener: is the process alive, is it ready, and what does it count.
+
+Enters: GET requests of orchestrators, load balancers and Prometheus, on a listener of its own. Leaves: JSON, or the
+exposition of the metrics. It is no plane: it reaches no engine, and it says nothing about clients or their requests.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import orjson
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.adapters.metrics import CONTENT_TYPE, Metrics
+from gateway.reasons import ANSWERS, Malformed, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from gateway.wire.hosts import HostRule
+
+_HEADERS = {
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CallerReadiness:
+    """Whether the keys for one caller's credentials are at hand; ``age_s`` is the time since they were fetched."""
+
+    ready: bool
+    age_s: float | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineReadiness:
+    """Whether an engine can take requests, and which models of the policy it serves or lacks."""
+
+    ready: bool
+    state: str = ""
+    models: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneReadiness:
+    """The state of one plane. ``policy``: digest of its file; ``not_enforced``: what the file says in vain."""
+
+    ready: bool
+    policy: str
+    listener: str
+    open: bool
+    not_enforced: tuple[str, ...] = ()
+    callers: Mapping[str, CallerReadiness] = field(default_factory=dict)
+    engines: Mapping[str, EngineReadiness] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """The state of the process. ``not_enforced`` names settings without effect, ``problems`` what else is wrong."""
+
+    ready: bool
+    planes: Mapping[str, PlaneReadiness] = field(default_factory=dict)
+    not_enforced: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def ops_app(
+    readiness: Callable[[], Awaitable[Readiness]],
+    metrics: Metrics,
+    hosts: HostRule,
+    *,
+    loopback: bool,
+    token: str | None = None,
+) -> ASGIApp:
+    """Make the application. Beyond loopback, metrics need ``token``; without one they are never given there."""
+
+    async def live(_request: Request) -> Response:
+        return _json({"alive": True})
+
+    async def ready(_request: Request) -> Response:
+        report = await readiness()
+        return _json(report, 200 if report.ready else 503)
+
+    async def count(request: Request) -> Response:
+        if not loopback and not _authorized(request, token):
+            return _json(
+                {"error": "Beyond loopback, metrics need 'Authorization: Bearer' with the value of GATEWAY_OPS_TOKEN."},
+                401,
+                {"www-authenticate": 'Bearer realm="vllm-gateway ops"'},
+            )
+        return Response(metrics.render(), headers=_HEADERS, media_type=CONTENT_TYPE)
+
+    routes = [Route("/livez", live), Route("/readyz", ready), Route("/metrics", count)]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
+    app.router.redirect_slashes = False
+    return _HostCheck(app, hosts)
+
+
+class _HostCheck:
+    """Lets a request pass that has one Host, and one that is served here."""
+
+    def __init__(self, app: ASGIApp, hosts: HostRule) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            found = [value for name, value in scope["headers"] if name == b"host"]
+            try:
+                self._hosts.check(found[0] if len(found) == 1 else None)
+            except Malformed as malformed:
+                answer = ANSWERS[malformed.reason]
+                await _json({"error": answer.sentence}, answer.status)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+def _authorized(request: Request, token: str | None) -> bool:
+    """Compare the bearer token in constant time."""
+    fields = request.headers.getlist("authorization")
+    if token is None or len(fields) != 1:
+        return False
+    scheme, _, given = fields[0].partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(given.encode(), token.encode())
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    """Answer for a path or method that does not exist here."""
+    refusal = cast("HTTPException", error)  # it is registered for this class alone
+    return _json({"error": refusal.detail}, refusal.status_code, refusal.headers)
+
+
+async def _failed(_request: Request, _error: Exception) -> Response:
+    """Answer for a bug of ours; the server logs it."""
+    answer = ANSWERS[Reason.INTERNAL]
+    return _json({"error": answer.sentence}, answer.status)
+
+
+def _json(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(content), status, {**_HEADERS, **(headers or {})}, "application/json")

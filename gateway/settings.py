@@ -1,0 +1,193 @@
+"""The environment, read once at start-up: addresses, file paths and secrets. Rules stand in the policy files.
+
+Enters: a mapping of environment variables. Leaves: ``Settings``, frozen and checked as a whole, or a
+``SettingsError`` whose sentences name the variable and what to do. A setting that this version knows but does not
+carry out is refused where ignoring it would leave something open, and named in ``not_enforced`` where it would only
+leave something closed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gateway import setting_values as values
+from gateway.addresses import Tcp, Unix
+from gateway.environment import SettingsError, Shape, read, variable
+from gateway.wire.hosts import HostRule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["EDGE", "OPS", "Deadlines", "Engine", "Issuer", "Settings", "SettingsError", "load_settings"]
+
+OPS = "ops"
+"""The listener that no policy file has."""
+EDGE = "edge"
+"""The issuer of the edge lock, so no caller may have this name."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, arbitrary_types_allowed=True)
+
+
+class Engine(_Part):
+    """How to reach one engine of the policies: replicas, the gateway's own key for it, and connections kept open."""
+
+    urls: values.EngineUrls
+    api_key: values.Secret | None = None
+    pool: values.Count = 256
+    keep_alive: values.SecondsOrZero = 4.0
+    plain_http: values.Boolean = False
+
+
+class Issuer(_Part):
+    """How to reach the issuer behind one caller of the policies, and how long its answers are good."""
+
+    jwks_url: values.HttpsUrl | None = None
+    jwks_max_age: values.Seconds = 600.0
+    jwks_max_stale: values.Seconds = 86_400.0
+    jwks_cool_down: values.SecondsOrZero = 60.0
+    timeout: values.Seconds = 5.0
+    introspection_url: values.HttpsUrl | None = None
+    client_id: str | None = None
+    client_secret: values.Secret | None = None
+    cache: values.SecondsOrZero = 60.0
+
+
+class Tls(_Part):
+    """Files for a listener that speaks TLS itself."""
+
+    cert: values.File | None = None
+    key: values.File | None = None
+    client_ca: values.File | None = None
+
+
+class Deadlines(_Part):
+    """Time limits of a request in seconds; a policy may set others for an endpoint."""
+
+    head: values.Seconds = 15.0
+    body: values.Seconds = 30.0
+    connect: values.Seconds = 5.0
+    first_byte: values.Seconds = 100.0
+    idle: values.Seconds = 60.0
+    total: values.Seconds = 600.0
+    drain: values.Seconds = 30.0
+
+
+class Settings(_Part):
+    """All settings. Keys of mappings are names of the policies; ``policies`` are files, or folders of ``*.yaml``."""
+
+    policies: values.Files = values.files("policies/")
+    listeners: dict[str, values.ListenerAddress] = {}
+    hosts: dict[str, values.Hosts] = {}
+    tls: dict[str, Tls] = {}
+    engines: dict[str, Engine] = {}
+    issuers: dict[str, Issuer] = {}
+    deadlines: Deadlines = Deadlines()
+    ledger: str = "memory://"
+    audit_log: str = "stdout"
+    cache_salt_secret: values.Secret | None = None
+    revoked_file: values.File | None = None
+    max_connections: values.Count = 10_000
+    workers: values.Count = 1
+    ops_token: values.Secret | None = None
+    log_level: values.LogLevel = "info"
+
+    @property
+    def not_enforced(self) -> tuple[str, ...]:
+        """Name the settings without effect so far; each leaves something closed that it was meant to open."""
+        unused = [
+            variable(("issuers", caller, field))
+            for caller, issuer in self.issuers.items()
+            for field in ("introspection_url", "client_id", "client_secret", "cache")
+            if field in issuer.model_fields_set
+        ]
+        more = [
+            f"{variable(('engines', name, 'urls'))}[1:]" for name, engine in self.engines.items() if engine.urls[1:]
+        ]
+        return (*unused, *more)
+
+    def host_rule(self, listener: str) -> HostRule:
+        """Make the rule for the Host field of one listener."""
+        address, hosts = self.listeners[listener], self.hosts.get(listener, ())
+        if isinstance(address, Tcp):
+            return HostRule.of_tcp(address.port, hosts, loopback=address.loopback, ip_literals=listener == OPS)
+        return HostRule.of_tcp(80, hosts, loopback=False) if hosts else HostRule.of_unix()
+
+
+_SECTIONS: Mapping[str, type[_Part] | None] = {
+    "listeners": None,
+    "hosts": None,
+    "tls": Tls,
+    "engines": Engine,
+    "issuers": Issuer,
+}
+
+
+def _fields(part: type[_Part]) -> frozenset[str]:
+    return frozenset(name.upper() for name in part.model_fields)
+
+
+_SHAPE = Shape(
+    single=_fields(Settings) - {name.upper() for name in _SECTIONS} - {"DEADLINES"},
+    fixed={"DEADLINES": _fields(Deadlines)},
+    named={name.upper(): _fields(part) if part else frozenset() for name, part in _SECTIONS.items()},
+    secrets=frozenset({"API_KEY", "CLIENT_SECRET", "CACHE_SALT_SECRET", "OPS_TOKEN"}),
+)
+
+
+def load_settings(environ: Mapping[str, str]) -> Settings:
+    """Read all ``GATEWAY_*`` variables. Raises ``SettingsError`` with every problem found."""
+    try:
+        settings = Settings.model_validate(read(environ, _SHAPE))
+    except ValidationError as error:
+        raise SettingsError(*map(_sentence, error.errors(include_url=False, include_input=False))) from None
+    problems = [*_unsupported(settings), *_contradictions(settings)]
+    if problems:
+        raise SettingsError(*problems)
+    return settings
+
+
+def _sentence(problem: Mapping[str, object]) -> str:
+    """Turn one finding of pydantic into a sentence that begins with the variable."""
+    place = tuple(str(part) for part in problem["loc"] if isinstance(part, str))  # type: ignore[attr-defined]  # a tuple
+    if problem["type"] == "missing":
+        return f"{variable(place)} is missing."
+    return f"{variable(place)} {str(problem['msg']).removeprefix('Value error, ')}."
+
+
+def _unsupported(settings: Settings) -> Iterator[str]:
+    """Refuse what would leave something open if it were ignored."""
+    given = settings.model_fields_set
+    if settings.ledger != "memory://":
+        yield "GATEWAY_LEDGER must be memory://: this version has no other ledger."
+    if settings.workers != 1:
+        yield "GATEWAY_WORKERS must be 1: with a ledger in memory, each process would grant the limits anew."
+    for name in ("tls", "cache_salt_secret", "revoked_file"):
+        if name in given:
+            yield f"{variable((name,))} is not supported by this version: remove it."
+
+
+def _contradictions(settings: Settings) -> Iterator[str]:
+    """Find what is well-formed alone and wrong together."""
+    if not set(settings.listeners) - {OPS}:
+        yield "No listener is configured: set one, such as GATEWAY_LISTENERS__PUBLIC=127.0.0.1:8080."
+    seen: dict[Tcp | Unix, str] = {}
+    for name, address in settings.listeners.items():
+        if address in seen:
+            other = variable(("listeners", seen[address]))
+            yield f"{variable(('listeners', name))} has the same address as {other}."
+        seen[address] = name
+        if not address.loopback and name != OPS and name not in settings.hosts:
+            yield f"{variable(('hosts', name))} is missing: beyond loopback, the accepted host names must be listed."
+    for name in settings.hosts:
+        if name not in settings.listeners:
+            yield f"{variable(('hosts', name))} has no listener: set {variable(('listeners', name))}."
+    for name, engine in settings.engines.items():
+        if not engine.plain_http and any(url.plain_beyond_loopback for url in engine.urls):
+            yield (
+                f"{variable(('engines', name, 'urls'))} has an http URL beyond loopback, where prompts and the "
+                f"engine's key can be read: use https, or set {variable(('engines', name, 'plain_http'))}=true."
+            )

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from gateway.addresses import Tcp, Unix
+from gateway.settings import Settings, SettingsError, load_settings
+from gateway.wire.hosts import HostRule
+
+LEAST = {"GATEWAY_LISTENERS__PUBLIC": "127.0.0.1:8080"}
+
+
+def _problems(**environ: str) -> tuple[str, ...]:
+    with pytest.raises(SettingsError) as refused:
+        load_settings(_environ(**environ))
+    return refused.value.problems
+
+
+def _environ(**environ: str) -> dict[str, str]:
+    return {**LEAST, **{f"GATEWAY_{name}": value for name, value in environ.items()}}
+
+
+def test_the_least_that_must_be_set_is_a_listener() -> None:
+    settings = load_settings(LEAST)
+    assert settings.listeners == {"public": Tcp("127.0.0.1", 8080)}
+    assert settings.policies == (Path("policies"),)
+    assert settings.audit_log == "stdout"
+    assert settings.ledger == "memory://"
+    assert settings.log_level == "info"
+    assert settings.workers == 1
+    assert settings.ops_token is None
+    assert settings.not_enforced == ()
+
+
+def test_the_deadlines_are_those_of_the_contract() -> None:
+    assert load_settings(LEAST).deadlines.model_dump() == {
+        "head": 15.0,
+        "body": 30.0,
+        "connect": 5.0,
+        "first_byte": 100.0,
+        "idle": 60.0,
+        "total": 600.0,
+        "drain": 30.0,
+    }
+
+
+def test_everything_can_be_set() -> None:
+    settings = load_settings(
+        _environ(
+            POLICIES="a.yaml,b/",
+            LISTENERS__CONTROL="unix:/run/control.sock",
+            LISTENERS__OPS="[::1]:9090",
+            HOSTS__PUBLIC='["llm.example.com"]',
+            ENGINES__MY_ENGINE__URLS='["http://127.0.0.1:8000", "https://engine.internal"]',
+            ENGINES__MY_ENGINE__API_KEY="sk-engine",
+            ENGINES__MY_ENGINE__POOL="4",
+            ENGINES__MY_ENGINE__KEEP_ALIVE="0s",
+            ISSUERS__PARTNER_IDP__JWKS_URL="https://issuer.example/jwks",
+            ISSUERS__PARTNER_IDP__JWKS_MAX_AGE="1m",
+            ISSUERS__EDGE__TIMEOUT="500ms",
+            DEADLINES__IDLE="5m",
+            LEDGER="memory://",
+            AUDIT_LOG="/var/log/audit.jsonl",
+            MAX_CONNECTIONS="100",
+            WORKERS="1",
+            OPS_TOKEN="token",
+            LOG_LEVEL="debug",
+        )
+    )
+    assert settings.policies == (Path("a.yaml"), Path("b"))
+    assert settings.listeners["control"] == Unix("/run/control.sock")
+    assert settings.hosts == {"public": ("llm.example.com",)}
+    engine = settings.engines["my-engine"]
+    assert [str(url) for url in engine.urls] == ["http://127.0.0.1:8000", "https://engine.internal:443"]
+    assert engine.api_key is not None
+    assert engine.api_key.get_secret_value() == "sk-engine"
+    assert (engine.pool, engine.keep_alive, engine.plain_http) == (4, 0.0, False)
+    issuer = settings.issuers["partner-idp"]
+    assert (issuer.jwks_url, issuer.jwks_max_age) == ("https://issuer.example/jwks", 60.0)
+    assert (issuer.jwks_max_stale, issuer.jwks_cool_down, issuer.timeout) == (86_400.0, 60.0, 5.0)
+    assert settings.issuers["edge"].timeout == 0.5
+    assert settings.deadlines.idle == 300.0
+    assert settings.ops_token is not None
+    assert "sk-engine" not in repr(settings)
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError):
+        load_settings(LEAST).workers = 2
+
+
+@pytest.mark.parametrize(
+    "name,value,sentence",
+    [
+        ("DEADLINES__IDLE", "abc", "GATEWAY_DEADLINES__IDLE must be a duration such as 500ms, 15s, 5m or 24h."),
+        ("DEADLINES__IDLE", "0s", "GATEWAY_DEADLINES__IDLE must be longer than 0."),
+        ("WORKERS", "1e3", "GATEWAY_WORKERS must be a whole number from 1 up, in digits."),
+        ("ENGINES__MAIN__POOL", "4", "GATEWAY_ENGINES__MAIN__URLS is missing."),
+        ("DEADLINE__IDLE", "5s", "GATEWAY_DEADLINE__IDLE is not a setting. Did you mean GATEWAY_DEADLINES__IDLE?"),
+        ("AUDIT_LOG", "", "GATEWAY_AUDIT_LOG is empty, and empty never means a default: give it a value or remove it."),
+        (
+            "LISTENERS__B",
+            "127.0.0.1:8080",
+            "GATEWAY_LISTENERS__PUBLIC has the same address as GATEWAY_LISTENERS__B.",
+        ),
+        ("HOSTS__NOBODY", "a.example", "GATEWAY_HOSTS__NOBODY has no listener: set GATEWAY_LISTENERS__NOBODY."),
+    ],
+)
+def test_an_error_names_the_variable_and_the_form(name: str, value: str, sentence: str) -> None:
+    assert _problems(**{name: value}) == (sentence,)
+
+
+@pytest.mark.parametrize(
+    "name,value",
+    [
+        ("LEDGER", "valkey://127.0.0.1"),
+        ("WORKERS", "2"),
+        ("TLS__PUBLIC__CERT", "/cert.pem"),
+        ("CACHE_SALT_SECRET", "salt"),
+        ("REVOKED_FILE", "/revoked"),
+    ],
+)
+def test_what_would_leave_something_open_if_it_were_ignored_is_refused(name: str, value: str) -> None:
+    (problem,) = _problems(**{name: value})
+    assert problem.startswith("GATEWAY_")
+    assert "this version" in problem or "in memory" in problem
+
+
+def test_what_only_leaves_something_closed_is_named() -> None:
+    settings = load_settings(
+        _environ(
+            ISSUERS__OPAQUE__CLIENT_SECRET="s",
+            ISSUERS__OPAQUE__CACHE="0s",
+            ISSUERS__OPAQUE__TIMEOUT="1s",
+            ENGINES__MAIN__URLS="http://127.0.0.1:8000,http://127.0.0.1:8001",
+            ENGINES__OTHER__URLS="http://127.0.0.1:8002",
+        )
+    )
+    assert settings.not_enforced == (
+        "GATEWAY_ISSUERS__OPAQUE__CLIENT_SECRET",
+        "GATEWAY_ISSUERS__OPAQUE__CACHE",
+        "GATEWAY_ENGINES__MAIN__URLS[1:]",
+    )
+
+
+def test_a_gateway_without_a_plane_does_not_start() -> None:
+    for environ in ({}, {"GATEWAY_LISTENERS__OPS": "127.0.0.1:9090"}):
+        with pytest.raises(SettingsError, match="No listener"):
+            load_settings(environ)
+
+
+def test_beyond_loopback_the_hosts_must_be_listed_except_for_ops() -> None:
+    (problem,) = _problems(LISTENERS__PUBLIC="0.0.0.0:8080", LISTENERS__OPS="0.0.0.0:9090")
+    assert problem.startswith("GATEWAY_HOSTS__PUBLIC is missing")
+    load_settings(_environ(LISTENERS__PUBLIC="0.0.0.0:8080", HOSTS__PUBLIC="llm.example.com"))
+
+
+def test_plain_http_beyond_loopback_must_be_asked_for() -> None:
+    (problem,) = _problems(ENGINES__MAIN__URLS="http://127.0.0.1:8000,http://10.0.0.1:8000")
+    assert "GATEWAY_ENGINES__MAIN__PLAIN_HTTP=true" in problem
+    load_settings(_environ(ENGINES__MAIN__URLS="http://10.0.0.1:8000", ENGINES__MAIN__PLAIN_HTTP="true"))
+
+
+def test_several_problems_are_told_at_once_and_none_repeats_a_value() -> None:
+    problems = _problems(DEADLINES__IDLE="sk-a", ENGINES__MAIN__URLS="sk-b", OPS_TOKEN="sk c", LOG_LEVEL="sk-d")
+    assert len(problems) == 4
+    assert not [problem for problem in problems if "sk" in problem]
+
+
+def test_each_listener_has_its_rule_for_hosts() -> None:
+    settings = load_settings(
+        _environ(
+            LISTENERS__CONTROL="unix:/run/a.sock",
+            LISTENERS__INSIDE="unix:/run/b.sock",
+            HOSTS__INSIDE="inside.example",
+            LISTENERS__OPS="0.0.0.0:9090",
+        )
+    )
+    assert settings.host_rule("public").check(b"localhost:8080")
+    assert settings.host_rule("control") == HostRule.of_unix()
+    assert settings.host_rule("ops").check(b"10.0.0.1:9090")
+    assert settings.host_rule("inside") == HostRule.of_tcp(80, ["inside.example"], loopback=False)
+    assert isinstance(settings, Settings)
