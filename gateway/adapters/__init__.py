@@ -1,0 +1,1 @@
+"""Floor 3: the only place that awaits the outside world."""

@@ -1,0 +1,1 @@
+"""Floor 3: what a reviewer runs before a policy goes live."""
