@@ -1,0 +1,79 @@
+"""What a body means, once read: the types that every dialect shares.
+
+Leaves: ``Call`` (a body as parsed, not yet judged), ``Usage`` (what the engine counted) and ``Dialect``, the port
+that the court, the workshop and the dispatch use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gateway.reasons import Reason
+
+
+@dataclass(slots=True)
+class Call:
+    """A parsed body. ``fields`` is the JSON object; it holds prompts, so it stays out of every repr."""
+
+    fields: dict[str, Any] = field(repr=False)
+
+    @property
+    def stream(self) -> bool:
+        """Whether the caller asks for an event stream."""
+        return self.fields.get("stream") is True
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the engine counted them; ``None`` where it did not say."""
+
+    prompt: int | None = None
+    completion: int | None = None
+    reasoning: int | None = None
+
+
+class Replacement(Protocol):
+    """A change to a body (``policy.decision.Change`` has this shape): set, replace, lower or drop one dotted field."""
+
+    @property
+    def action(self) -> str: ...  # noqa: D102
+    @property
+    def field(self) -> str: ...  # noqa: D102
+    @property
+    def value(self) -> Any: ...  # noqa: ANN401, D102
+
+
+class Dialect(Protocol):
+    """What one API's bodies mean and how its answers look.
+
+    ``upstream`` is the engine's request line as constants (method, path); ``None`` where the gateway answers by
+    itself.
+    """
+
+    name: str
+    upstream: tuple[str, str] | None
+
+    def read(self, body: bytes) -> Call:
+        """Parse a body. Raises ``Malformed(BODY_MALFORMED)``."""
+
+    def write(self, call: Call, changes: Iterable[Replacement]) -> bytes:
+        """Serialize the call with the changes made; total on every call that was permitted."""
+
+    def usage(self, data: bytes) -> Usage | None:
+        """Find the engine's count in a piece of an answer (a whole body, or some events); ``None`` without one."""
+
+    def ends(self, events: bytes) -> bool:
+        """Tell whether these are the last events of a stream that was not cut short."""
+
+    def error(self, reason: Reason, message: str, param: str | None, request_id: str, status: int) -> bytes:
+        """Give the JSON error body of this API."""
+
+    def error_event(self, reason: Reason, message: str, request_id: str) -> bytes:
+        """Give the one event, with its blank line, that ends a stream that failed after its head."""
+
+    def engine_message(self, body: bytes) -> str | None:
+        """Take the human-readable message out of an engine's error body; ``None`` when there is none."""

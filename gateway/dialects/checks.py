@@ -1,0 +1,301 @@
+"""From the description of a value in a field table to a fast check of it.
+
+Enters: a description in the words of JSON Schema (``type``, ``enum``, ``minimum``, ``maximum``, ``items``,
+``properties``, ``required``, ``anyOf``) and some of our own: ``values`` (of an object with free names), ``select``
+and ``of`` (the closed list of an object's kinds), ``never`` (names that would make it another kind), ``treatment:
+drop``, ``prompt`` (the text reaches a template) and ``media``. Leaves: closures that raise ``Malformed`` with the
+place of the fault. Nothing is coerced; objects are closed unless they have neither ``properties`` nor ``of``; a
+``null`` member is as good as none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any
+
+from gateway.dialects import media, special_tokens
+from gateway.reasons import Malformed, Reason
+
+
+@dataclass(slots=True)
+class Inspection:
+    """How strictly one body is looked at, and what was found to drop: dotted names, without positions in lists."""
+
+    drop_unlisted: bool = False
+    special_tokens: bool = False
+    media_hosts: frozenset[str] = frozenset()
+    dropped: dict[str, None] = field(default_factory=dict)
+
+    def unlisted(self, path: str, name: str) -> None:
+        """Take note of an unlisted member, or raise ``Malformed(PARAMETER_NOT_ACCEPTED)``.
+
+        A name with a dot in it is always refused: it could not be told apart from a path. So is the hundred and
+        first: each is named in the answer.
+        """
+        if not self.drop_unlisted or "." in name or len(self.dropped) >= _MOST_DROPPED:
+            raise Malformed(Reason.PARAMETER_NOT_ACCEPTED, "is not accepted here", param=shown(name))
+        self.dropped[f"{path}.{name}" if path else name] = None
+
+
+Check = Callable[[Any, Inspection], None]
+Description = Mapping[str, Any]
+
+_LONGEST_SHOWN = 64
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.$\[\]-]")
+_MOST_DROPPED = 100
+_LEAST_INTEGER = -(2**63)
+_GREATEST_INTEGER = 2**64 - 1
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
+    "number": (int, float),
+    "array": (list,),
+    "object": (dict,),
+}
+_NAMES: Mapping[str, str] = {
+    "string": "text",
+    "boolean": "true or false",
+    "integer": "an integer",
+    "number": "a number",
+    "array": "a list",
+    "object": "an object",
+}
+
+
+def shown(name: str) -> str:
+    """Give a name that a caller chose in a form that is safe in headers, logs and answers: ASCII, and not long."""
+    return _UNSAFE.sub("?", name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}...")
+
+
+def inside(place: str, fault: Malformed) -> Malformed:
+    """Prefix the place of a fault with where its value stands."""
+    rest = fault.param or ""
+    joint = "" if not rest or rest.startswith("[") else "."
+    return Malformed(fault.reason, fault.detail, param=f"{place}{joint}{rest}")
+
+
+def check_for(description: Description, path: str) -> Check:
+    """Make the check of a described value; ``path`` is its dotted name."""
+    if "anyOf" in description:
+        return _any_of(description["anyOf"], path)
+    kind = description["type"]
+    if kind == "string":
+        return _text(description)
+    if kind == "boolean":
+        return _boolean
+    if kind in {"integer", "number"}:
+        return _number(description)
+    if kind == "array":
+        return _list(description, path)
+    if "select" in description:
+        return _selected(description, path)
+    if "properties" in description:
+        return closed_object(_members(description, path), path, description.get("required", ()))
+    return _free_object(description, path)
+
+
+def closed_object(members: Mapping[str, Check], path: str, required: Iterable[str] = ()) -> Check:
+    """Make the check of an object that may hold the given members and no other."""
+    needed = tuple(required)
+
+    def check(value: Any, inspection: Inspection) -> None:  # noqa: ANN401
+        if type(value) is not dict:
+            raise _invalid("must be an object")
+        for name, item in value.items():
+            member = members.get(name)
+            if member is None:
+                inspection.unlisted(path, name)
+            elif item is not None:
+                try:
+                    member(item, inspection)
+                except Malformed as fault:
+                    raise inside(name, fault) from None
+        for name in needed:
+            if value.get(name) is None:
+                raise Malformed(Reason.PARAMETER_INVALID, "is missing", param=name)
+
+    return check
+
+
+def _members(description: Description, path: str) -> dict[str, Check]:
+    members: dict[str, Check] = {}
+    for name, member in description["properties"].items():
+        dotted = f"{path}.{name}"
+        members[name] = _dropped(dotted) if member.get("treatment") == "drop" else check_for(member, dotted)
+    return members
+
+
+def _dropped(dotted: str) -> Check:
+    def check(_value: Any, inspection: Inspection) -> None:  # noqa: ANN401
+        inspection.dropped[dotted] = None
+
+    return check
+
+
+def _selected(description: Description, path: str) -> Check:
+    select = description["select"]
+    kinds = description["of"]
+    own = {select: _pass}
+    # vLLM tells a part without a type, and some with one, by the names in it: a foreign name is never merely dropped.
+    foreign = dict.fromkeys([*kinds, *description.get("never", ())], _foreign) if "never" in description else {}
+    checks = {
+        kind: closed_object({**foreign, **own, **_members(of, path)}, path, of.get("required", ()))
+        for kind, of in kinds.items()
+    }
+    known = ", ".join(sorted(kinds))
+
+    def check(value: Any, inspection: Inspection) -> None:  # noqa: ANN401
+        if type(value) is not dict:
+            raise _invalid("must be an object")
+        kind = value.get(select)
+        chosen = checks.get(kind) if type(kind) is str else None
+        if chosen is None:
+            raise Malformed(Reason.PARAMETER_INVALID, f"must be one of {known}", param=select)
+        chosen(value, inspection)
+
+    return check
+
+
+def _pass(_value: Any, _inspection: Inspection) -> None:  # noqa: ANN401
+    """Accept: the value was looked at before."""
+
+
+def _foreign(_value: Any, _inspection: Inspection) -> None:  # noqa: ANN401
+    raise _invalid("does not belong to this kind of part")
+
+
+def _free_object(description: Description, path: str) -> Check:
+    values = check_for(description["values"], path) if "values" in description else None
+    prompt = "prompt" in description
+
+    def check(value: Any, inspection: Inspection) -> None:  # noqa: ANN401
+        if type(value) is not dict:
+            raise _invalid("must be an object")
+        if values is not None:
+            for name, item in value.items():
+                try:
+                    values(item, inspection)
+                except Malformed as fault:
+                    raise inside(shown(name), fault) from None
+        if prompt and inspection.special_tokens and special_tokens.in_value(value):
+            raise _special_token()
+
+    return check
+
+
+def _list(description: Description, path: str) -> Check:
+    described = description.get("items")
+    item_check = _pass if described is None else check_for(described, path)
+    tokens = description.get("prompt") == "tokens"
+
+    def check(value: Any, inspection: Inspection) -> None:  # noqa: ANN401
+        if type(value) is not list:
+            raise _invalid("must be a list")
+        if tokens and inspection.special_tokens:
+            raise _invalid("must be text: token ids can spell special tokens")
+        for index, item in enumerate(value):
+            try:
+                item_check(item, inspection)
+            except Malformed as fault:
+                raise inside(f"[{index}]", fault) from None
+
+    return check
+
+
+def _any_of(descriptions: Iterable[Description], path: str) -> Check:
+    choices: dict[type, Check] = {}
+    lists: dict[type, Check] = {}
+    allowed: dict[str, None] = {}
+    for description in descriptions:
+        allowed[_NAMES[description["type"]]] = None
+        check = check_for(description, path)
+        for kind in _TYPES[description["type"]]:
+            choices.setdefault(kind, check)
+        for kind in _TYPES[description["items"]["type"]] if "items" in description else ():
+            lists[kind] = check
+    wanted = " or ".join(allowed)
+
+    def choose(value: Any, inspection: Inspection) -> None:  # noqa: ANN401
+        kind = type(value)
+        chosen = choices.get(kind)
+        if chosen is None:
+            raise _invalid(f"must be {wanted}")
+        if kind is list and value:
+            chosen = lists.get(type(value[0]), chosen)
+        chosen(value, inspection)
+
+    return choose
+
+
+def _text(description: Description) -> Check:
+    words = frozenset(description.get("enum", ()))
+    if words:
+        return _word(words)
+    kind = description.get("media")
+    if kind in {"image", "audio"}:
+        return _media_url(kind)
+    holds = {True: special_tokens.in_text, "json": special_tokens.in_json_text}.get(description.get("prompt", False))
+
+    def check(value: Any, inspection: Inspection) -> None:  # noqa: ANN401
+        if type(value) is not str:
+            raise _invalid("must be text")
+        if holds is not None and inspection.special_tokens and holds(value):
+            raise _special_token()
+
+    return check
+
+
+def _word(words: frozenset[str]) -> Check:
+    listed = ", ".join(sorted(words))
+
+    def check(value: Any, _inspection: Inspection) -> None:  # noqa: ANN401
+        if type(value) is not str or value not in words:
+            raise _invalid(f"must be one of {listed}" if len(words) > 1 else f"must be {listed}")
+
+    return check
+
+
+def _media_url(kind: str) -> Check:
+    def check(value: Any, inspection: Inspection) -> None:  # noqa: ANN401
+        if type(value) is not str:
+            raise _invalid("must be text")
+        fault = media.url_fault(value, kind, inspection.media_hosts)
+        if fault is not None:
+            raise _invalid(fault)
+
+    return check
+
+
+def _boolean(value: Any, _inspection: Inspection) -> None:  # noqa: ANN401
+    if type(value) is not bool:
+        raise _invalid("must be true or false")
+
+
+def _number(description: Description) -> Check:
+    types = _TYPES[description["type"]]
+    named = _NAMES[description["type"]]
+    least = description.get("minimum", _LEAST_INTEGER)
+    greatest = description.get("maximum", _GREATEST_INTEGER)
+
+    def check(value: Any, _inspection: Inspection) -> None:  # noqa: ANN401
+        kind = type(value)
+        if kind not in types or (kind is float and not isfinite(value)):
+            raise _invalid(f"must be {named}")
+        if value < least:
+            raise _invalid(f"must be at least {least}")
+        if value > greatest:
+            raise _invalid(f"must be at most {greatest}")
+
+    return check
+
+
+def _invalid(detail: str) -> Malformed:
+    return Malformed(Reason.PARAMETER_INVALID, detail)
+
+
+def _special_token() -> Malformed:
+    return _invalid("holds a special token of chat templates")

@@ -1,0 +1,103 @@
+"""The field tables: what each field of an API is, and what becomes of it here.
+
+Enters: ``data/*.json``, one table for each dialect with a body, reviewed field by field against the catalogues of the
+vLLM versions that it names. Leaves: ``Table`` with one ``Field`` for each dotted name, its check compiled once, at
+import. Nothing here knows a policy.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from gateway.dialects.checks import check_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gateway.dialects.checks import Check
+
+
+class Treatment(StrEnum):
+    """What may become of a field.
+
+    ``pass``: may be accepted. ``cap``: may be accepted, and costs so much that a cap is advisable. ``drop``: may be
+    accepted, and is never sent. ``force``: only the policy sets it. ``refuse``: never accepted. ``thinking``: judged
+    by the ``thinking`` rule alone. ``members``: a closed list, accepted member by member.
+    """
+
+    PASS = "pass"  # noqa: S105  (a treatment, not a secret)
+    CAP = "cap"
+    DROP = "drop"
+    FORCE = "force"
+    REFUSE = "refuse"
+    THINKING = "thinking"
+    MEMBERS = "members"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a body by its dotted name.
+
+    ``kinds``: the JSON types of its value. ``words``: the closed list of texts, empty for free text. ``why``: the
+    reason of its treatment, a sentence. ``versions``: the vLLM versions that know it, none for a field of OpenAI's
+    alone.
+    """
+
+    name: str
+    kinds: frozenset[str]
+    treatment: Treatment
+    why: str
+    versions: frozenset[str]
+    words: frozenset[str] = frozenset()
+    minimum: int | None = None
+    maximum: int | None = None
+    check: Check = field(repr=False, compare=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The fields of one dialect, parents before members.
+
+    ``standard``: what ``standard`` stands for. ``required``: fields without which there is no request.
+    ``answer_tokens``: the synonyms for the longest answer, the newest first.
+    """
+
+    fields: Mapping[str, Field]
+    standard: frozenset[str]
+    required: tuple[str, ...]
+    answer_tokens: tuple[str, ...]
+
+
+def load(name: str) -> Table:
+    """Read the table ``data/<name>.json``."""
+    data = json.loads(files("gateway.dialects").joinpath("data", f"{name}.json").read_bytes())
+    versions = frozenset(data["vllm"])
+    return Table(
+        fields={one.name: one for one in _fields(data["fields"], "", versions)},
+        standard=frozenset(data["standard"]),
+        required=tuple(data["required"]),
+        answer_tokens=tuple(data["answer_tokens"]),
+    )
+
+
+def _fields(described: Mapping[str, Any], parent: str, versions: frozenset[str]) -> Iterator[Field]:
+    for key, description in described.items():
+        name = parent + key
+        known = frozenset(description.get("vllm", versions))
+        yield Field(
+            name=name,
+            kinds=frozenset(one["type"] for one in description.get("anyOf", (description,))),
+            treatment=Treatment(description["treatment"]),
+            why=description["why"],
+            versions=known,
+            words=frozenset(description.get("enum", ())),
+            minimum=description.get("minimum"),
+            maximum=description.get("maximum"),
+            check=check_for(description, name),
+        )
+        if description["treatment"] == Treatment.MEMBERS:
+            yield from _fields(description["properties"], f"{name}.", known)

@@ -1,0 +1,154 @@
+"""Which dialects there are, and what the policy compiler must know of each.
+
+Leaves: ``FACTS`` for every name that a policy may write under ``dialect``, and ``DIALECTS`` for those that this
+version serves. A dialect that is not served has no field table: a policy that names it does not compile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gateway.dialects.checks import Inspection, inside
+from gateway.dialects.fields import Treatment
+from gateway.dialects.openai_chat import CHAT, OpenAIChat, unmet
+from gateway.dialects.openai_embeddings import EMBEDDINGS, OpenAIEmbeddings
+from gateway.dialects.openai_models import OpenAIModels
+from gateway.reasons import Malformed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gateway.dialects.call import Dialect
+    from gateway.dialects.fields import Field, Table
+
+
+def _met(_body: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return []
+
+
+_CLOSED: Mapping[Treatment, str] = {
+    Treatment.FORCE: "only the policy sets it, under 'defaults' or 'force'",
+    Treatment.THINKING: "it belongs to 'thinking' and is never listed",
+    Treatment.DROP: "it is never sent to the engine",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a policy can say of a dialect.
+
+    ``uses_model``: the body names a model; with ``generates`` it must be one with ``most_tokens``, without one
+    without. ``counts_tokens``: answers carry a count, so tokens can be limited. ``served``: this version has it.
+    ``unmet``: names the fields of a body that mean nothing without others, see ``openai_chat.unmet``.
+    """
+
+    name: str
+    has_body: bool
+    uses_model: bool
+    generates: bool
+    counts_tokens: bool
+    served: bool = False
+    standard: frozenset[str] = frozenset()
+    fields: Mapping[str, Field] = field(default_factory=dict, repr=False)
+    required: tuple[str, ...] = ()
+    answer_tokens: tuple[str, ...] = ()
+    unmet: Callable[[Mapping[str, Any]], list[tuple[str, str]]] = field(default=_met, repr=False, compare=False)
+
+    def why_not_accepted(self, name: str) -> str | None:
+        """Say why ``accept`` cannot list a dotted name; ``None`` if it can."""
+        known = self.fields.get(name)
+        if known is None:
+            return f"{self.name} knows no field {name!r}"
+        if known.treatment is Treatment.MEMBERS:
+            return self._members(name)
+        if known.treatment is Treatment.REFUSE:
+            return f"{name!r} is never accepted: {known.why}"
+        if known.treatment in {Treatment.FORCE, Treatment.THINKING}:
+            return f"{name!r} cannot be accepted: {_CLOSED[known.treatment]}"
+        return None
+
+    def why_not_set(self, name: str) -> str | None:
+        """Say why ``defaults`` and ``force`` cannot set a dotted name; ``None`` if they can."""
+        known = self.fields.get(name)
+        if known is None:
+            return f"{self.name} knows no field {name!r}"
+        if known.treatment is Treatment.MEMBERS:
+            return self._members(name)
+        if known.treatment is Treatment.REFUSE:
+            return f"{name!r} is never sent: {known.why}"
+        if known.treatment in {Treatment.DROP, Treatment.THINKING}:
+            return f"{name!r} cannot be set: {_CLOSED[known.treatment]}"
+        return None
+
+    def value_fault(self, name: str, value: Any) -> str | None:  # noqa: ANN401  (a value of the policy file)
+        """Say why a value cannot be set for a dotted name that may be set; ``None`` if it can."""
+        if value is None:
+            return f"{name!r} must have a value"
+        try:
+            self.fields[name].check(value, Inspection())
+        except Malformed as fault:
+            return f"{inside(name, fault).param} {fault.detail}"
+        return None
+
+    def _members(self, name: str) -> str:
+        members = sorted(
+            one.name
+            for one in self.fields.values()
+            if one.name.startswith(f"{name}.") and one.treatment in {Treatment.PASS, Treatment.CAP}
+        )
+        return f"{name!r} is a closed list: name its members, such as {', '.join(members)}"
+
+
+def _served(name: str, table: Table, *, generates: bool) -> Facts:
+    return Facts(
+        name,
+        has_body=True,
+        uses_model=True,
+        generates=generates,
+        counts_tokens=True,
+        served=True,
+        standard=table.standard,
+        fields=table.fields,
+        required=table.required,
+        answer_tokens=table.answer_tokens,
+        unmet=unmet if table is CHAT else _met,
+    )
+
+
+def _bodyless(name: str, *, served: bool = False) -> Facts:
+    return Facts(name, has_body=False, uses_model=False, generates=False, counts_tokens=False, served=served)
+
+
+def _unserved(name: str, *, generates: bool, counts_tokens: bool) -> Facts:
+    return Facts(name, has_body=True, uses_model=True, generates=generates, counts_tokens=counts_tokens)
+
+
+FACTS: Mapping[str, Facts] = {
+    facts.name: facts
+    for facts in (
+        _served("openai-chat", CHAT, generates=True),
+        _unserved("openai-completions", generates=True, counts_tokens=True),
+        _unserved("openai-responses", generates=True, counts_tokens=True),
+        _unserved("anthropic-messages", generates=True, counts_tokens=True),
+        _unserved("anthropic-count-tokens", generates=True, counts_tokens=False),
+        _served("openai-embeddings", EMBEDDINGS, generates=False),
+        _bodyless("openai-models", served=True),
+        _bodyless("openai-model", served=True),
+        _unserved("rerank", generates=False, counts_tokens=True),
+        _unserved("score", generates=False, counts_tokens=True),
+        _unserved("openai-transcriptions", generates=True, counts_tokens=False),
+        _unserved("openai-translations", generates=True, counts_tokens=False),
+        _unserved("tokenize", generates=True, counts_tokens=False),
+        _unserved("detokenize", generates=True, counts_tokens=False),
+        _bodyless("engine-sleep"),
+        _bodyless("engine-wake"),
+        _bodyless("engine-status"),
+        _bodyless("engine-metrics"),
+    )
+}
+
+DIALECTS: Mapping[str, Dialect] = {
+    dialect.name: dialect
+    for dialect in (OpenAIChat(), OpenAIEmbeddings(), OpenAIModels("openai-models"), OpenAIModels("openai-model"))
+}

@@ -1,0 +1,85 @@
+"""The most that a caller may ask for.
+
+Enters: a draft, caps, the model's longest answer. Leaves: lowered numbers in the draft, or
+``Malformed(PARAMETER_OVER_CAP)``. The synonyms for the longest answer are one quantity: a cap on either holds for
+both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gateway.dialects.special_tokens import texts
+from gateway.reasons import Malformed, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gateway.policy.draft import Draft
+    from gateway.policy.model import Cap
+
+# Members of messages that are closed words or media, not text.
+_NOT_TEXT = frozenset({"role", "type", "image_url", "audio_url", "input_audio"})
+
+
+def apply_caps(draft: Draft, caps: Iterable[tuple[str, Cap]]) -> None:
+    """Hold every field that was sent to its cap."""
+    for name, cap in caps:
+        value = draft.get(name)
+        if value is None:
+            continue
+        if cap.at_most is not None:
+            _hold(draft, name, value, cap)
+        if cap.at_most_items is not None and isinstance(value, list | dict) and len(value) > cap.at_most_items:
+            raise _over(name, f"has more than {cap.at_most_items} items")
+        if cap.at_most_characters is not None and characters(name, value) > cap.at_most_characters:
+            raise _over(name, f"has more than {cap.at_most_characters} characters")
+
+
+def bound_answer(draft: Draft, names: tuple[str, ...], caps: Iterable[Cap], most_tokens: int | None) -> None:
+    """Hold the longest answer to its caps and the model's own; without one, ask for as much as they allow."""
+    sent = [name for name in names if draft.body.get(name) is not None]
+    for name in sent:
+        for cap in caps:
+            _hold(draft, name, draft.body[name], cap)
+        if most_tokens is not None and draft.body[name] > most_tokens:
+            draft.lower(name, most_tokens)
+    if names and not sent:
+        bounds = [bound for bound in (most_tokens, *(cap.at_most for cap in caps)) if bound is not None]
+        draft.put(names[0], min(bounds))
+
+
+def differing(draft: Draft, names: tuple[str, ...]) -> None:
+    """Refuse synonyms that say different things. Raises ``Malformed(PARAMETER_INVALID)``."""
+    values = {draft.body[name] for name in names if draft.body.get(name) is not None}
+    if len(values) > 1:
+        raise Malformed(Reason.PARAMETER_INVALID, f"differs from {names[0]}", param=names[-1])
+
+
+def characters(name: str, value: Any) -> int:  # noqa: ANN401  (any JSON value)
+    """Count the characters in all text within a value: in messages, without roles, kinds of parts and media."""
+    if name != "messages":
+        return sum(map(len, texts(value)))
+    count = 0
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if type(item) is str:
+            count += len(item)
+        elif type(item) is list:
+            waiting.extend(item)
+        elif type(item) is dict:
+            waiting.extend(member for key, member in item.items() if key not in _NOT_TEXT)
+    return count
+
+
+def _hold(draft: Draft, name: str, value: float, cap: Cap) -> None:
+    if cap.at_most is None or value <= cap.at_most:
+        return
+    if not cap.lower:
+        raise _over(name, f"is more than {cap.at_most}")
+    draft.lower(name, cap.at_most)
+
+
+def _over(name: str, detail: str) -> Malformed:
+    return Malformed(Reason.PARAMETER_OVER_CAP, detail, param=name)

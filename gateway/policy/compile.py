@@ -1,0 +1,192 @@
+"""From the text of a policy file to a plane, or to everything that is wrong with it.
+
+Enters: the text of one file, or of a set. Leaves: ``Plane``, or ``PolicyError`` with file, line and sentence. This is
+the only way to a ``Plane`` from a file; nothing here knows a request. The parts are compiled by the modules named after
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from gateway.dialects.registry import FACTS
+from gateway.identity.issuer import ApiKeys
+from gateway.policy import compile_cases, compile_clients, compile_endpoints, compile_parameters, compile_trust
+from gateway.policy.complaints import Complaints
+from gateway.policy.grammar import type_document, unfit
+from gateway.policy.model import Plane
+from gateway.policy.source import PolicyError, read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from gateway.policy.document import Document
+    from gateway.policy.source import Path, Problem, Tree
+
+_COUNTED: Final = ("requests_per_minute", "concurrent_requests", "tokens_per_minute", "tokens_per_day")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """One file, compiled, beside what it was compiled from: the plane for requests, the document for its cases."""
+
+    plane: Plane
+    document: Document
+    tree: Tree
+
+
+def compile_plane(text: str, source: str) -> Plane:
+    """Compile the text of a policy file; ``source`` is its name in problems. Raises ``PolicyError``."""
+    return compile_policy(text, source).plane
+
+
+def compile_policy(text: str, source: str) -> Policy:
+    """Compile the text of a policy file and keep its cases. Raises ``PolicyError``."""
+    tree = read(text, source)
+    problems = unfit(tree)
+    try:
+        policy = resolve(tree, sha256(text.encode(errors="surrogatepass")).hexdigest())
+    except PolicyError as error:
+        raise PolicyError([*problems, *error.problems]) from None
+    if problems:
+        raise PolicyError(problems)
+    return policy
+
+
+def compile_planes(files: Mapping[str, str]) -> list[Plane]:
+    """Compile the texts of a set of files, by their names. Raises ``PolicyError`` with the problems of all."""
+    policies: list[Policy] = []
+    problems: list[Problem] = []
+    for source, text in files.items():
+        try:
+            policies.append(compile_policy(text, source))
+        except PolicyError as error:
+            problems += error.problems
+    problems += together(policies)
+    if problems:
+        raise PolicyError(problems)
+    return [policy.plane for policy in policies]
+
+
+def resolve(tree: Tree, digest: str) -> Policy:
+    """Compile the data of a file whose texts are fit to be shown. Raises ``PolicyError``."""
+    document = type_document(tree)
+    complaints = Complaints(tree)
+    _names(document, complaints)
+    _surroundings(document, complaints)
+    callers = compile_trust.callers(document.trust, complaints)
+    models = compile_endpoints.models(document, complaints)
+    rules = compile_parameters.parameters(document, complaints)
+    endpoints = compile_endpoints.endpoints(document, rules, complaints)
+    limits = compile_clients.limits(document, complaints)
+    clients = compile_clients.clients(document, callers, models, limits, complaints)
+    compile_clients.thinkers(document, clients, callers, complaints)
+    compile_cases.cases(document, callers, endpoints, complaints)
+    complaints.settle()
+    plane = Plane(
+        name=document.plane,
+        listener=document.listener,
+        summary=" ".join(document.summary.split()),
+        public=document.public is not None,
+        callers=callers,
+        endpoints=endpoints,
+        models=models,
+        limits=limits,
+        clients=clients,
+        edge=compile_trust.edge(document.trust),
+        media_hosts=frozenset(document.media.hosts if document.media is not None else ()),
+        cors_origins=frozenset(document.cors.origins if document.cors is not None else ()),
+        resource=document.metadata.resource if document.metadata is not None else None,
+        not_enforced=tuple(_not_enforced(document)),
+        digest=digest,
+        source=tree.file,
+    )
+    return Policy(plane, document, tree)
+
+
+def together(policies: Sequence[Policy]) -> list[Problem]:
+    """Find what makes files impossible together: one name, listener, audience or caller with two meanings."""
+    problems: list[Problem] = []
+    seen: dict[tuple[str, ...], Policy] = {}
+    issuers: dict[str, tuple[str, Policy]] = {}
+    for policy in policies:
+        for mark, path, what in _own(policy.plane):
+            other = seen.setdefault(mark, policy)
+            if other is not policy:
+                problems.append(policy.tree.problem(path, f"{what} {other.tree.file} already"))
+        for caller, issuer, path in _issuers(policy.plane):
+            stated, other = issuers.setdefault(caller, (issuer, policy))
+            if stated != issuer:
+                sentence = f"{other.tree.file} states another issuer for `{caller}`: one name, one issuer, or two names"
+                problems.append(policy.tree.problem(path, sentence))
+    return problems
+
+
+def _own(plane: Plane) -> Iterator[tuple[tuple[str, ...], Path, str]]:
+    """Yield what a plane shares with no other: its name, its listener, its audiences."""
+    yield ("plane", plane.name), ("plane",), "this is the name of the plane of"
+    yield ("listener", plane.listener), ("listener",), "one listener is one plane, and this one belongs to"
+    for name, caller in plane.callers.items():
+        if not isinstance(caller, ApiKeys):
+            path = ("trust", "callers", name, caller.kind.value, "audience")
+            yield ("audience", caller.audience), path, "no two planes accept one audience, and this one belongs to"
+
+
+def _issuers(plane: Plane) -> Iterator[tuple[str, str, Path]]:
+    """Yield the issuer of each caller whose keys or answers the settings say where to get."""
+    for name, caller in plane.callers.items():
+        if not isinstance(caller, ApiKeys):
+            yield name, caller.issuer, ("trust", "callers", name)
+    if plane.edge is not None:
+        yield compile_trust.EDGE, plane.edge.issuer, ("trust", "edge")
+
+
+def _names(document: Document, complaints: Complaints) -> None:
+    """Complain about names that the environment could not spell: there ``-`` is ``_``, and ``__`` ends a name."""
+    spelled: list[tuple[str, Path]] = [(document.listener, ("listener",))]
+    spelled += [(name, ("trust", "callers", name)) for name in document.trust.callers]
+    spelled += [(keys.engine, ("models", name, "engine")) for name, keys in (document.models or {}).items()]
+    spelled += [
+        (keys.engine, ("endpoints", name, "engine")) for name, keys in document.endpoints.items() if keys.engine
+    ]
+    if document.listener == "ops":
+        complaints.add(("listener",), "the listener ops is the gateway's own; a plane has another")
+    for name, path in spelled:
+        if "--" in name or name.endswith("-"):
+            complaints.add(
+                path, "settings are named after this, with _ for - and __ between names: no -- and no - at the end"
+            )
+
+
+def _surroundings(document: Document, complaints: Complaints) -> None:
+    """Complain about what stands around the rules."""
+    if document.operations is None and (document.public is not None or document.trust.edge is not None):
+        complaints.add(
+            ("public",) if document.public is not None else ("trust", "edge"),
+            "people outside can reach this plane, so `operations` must state the facts about its deployment",
+        )
+    for index, host in enumerate(document.media.hosts if document.media is not None else ()):
+        if host.rpartition(".")[2].isdigit():
+            complaints.add(
+                ("media", "hosts", index), "an address is no host name: name the host that the engine may fetch from"
+            )
+
+
+def _not_enforced(document: Document) -> Iterator[str]:
+    """Yield what the file states and this version does not do yet, as dotted keys."""
+    if document.trust.edge is not None:
+        yield "trust.edge"
+    for name, keys in document.trust.callers.items():
+        if keys.introspection is not None or keys.cloudflare_access is not None:
+            yield f"trust.callers.{name}"
+    for name, endpoint in document.endpoints.items():
+        if not FACTS[endpoint.dialect].served:
+            yield f"endpoints.{name}"
+    if document.cors is not None and document.cors.origins:
+        yield "cors.origins"
+    if document.metadata is not None:
+        yield "metadata.resource"
+    for name, limit in document.limits.items():
+        yield from (f"limits.{name}.{key}" for key in _COUNTED if getattr(limit, key) is not None)

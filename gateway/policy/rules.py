@@ -1,0 +1,81 @@
+"""The parameter rules of one endpoint, joined with the dialect's field table: what ``judge`` looks things up in.
+
+Enters: ``ParameterRules`` and ``Facts``. Leaves: ``Rules``, made once for each plane. Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gateway.dialects.checks import closed_object
+from gateway.dialects.fields import Treatment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from gateway.dialects.checks import Check
+    from gateway.dialects.registry import Facts
+    from gateway.policy.model import Cap, ParameterRules, ThinkingRule
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """One endpoint's rules by field.
+
+    ``checks``: the accepted names and what their values must be. ``closed``: the members of accepted closed lists.
+    ``never_sent``: accepted, and dropped. ``caps`` and ``token_caps``: those of ordinary fields and of the longest
+    answer. ``thinking``: ``None`` where the dialect has no control of it.
+    """
+
+    checks: Mapping[str, Check]
+    closed: Mapping[str, frozenset[str]]
+    required: tuple[str, ...]
+    never_sent: frozenset[str]
+    tokens: tuple[str, ...]
+    unmet: Callable[[Mapping[str, Any]], list[tuple[str, str]]]
+    defaults: tuple[tuple[str, Any], ...]
+    force: tuple[tuple[str, Any], ...]
+    caps: tuple[tuple[str, Cap], ...]
+    token_caps: tuple[Cap, ...]
+    thinking: ThinkingRule | None
+    drop_unlisted: bool
+    refuse_special_tokens: bool
+    media_hosts: frozenset[str]
+
+
+def rules_for(parameters: ParameterRules, facts: Facts, media_hosts: frozenset[str]) -> Rules:
+    """Join the rules of an endpoint with what its dialect knows."""
+    controls = [field.name for field in facts.fields.values() if field.treatment is Treatment.THINKING]
+    tokens = frozenset(facts.answer_tokens)
+    checks, closed = _checks((*parameters.accept, *controls), facts)
+    thinking = parameters.thinking if controls else None
+    return Rules(
+        checks=checks,
+        closed=closed,
+        required=facts.required,
+        never_sent=frozenset(name for name in checks if facts.fields[name].treatment is Treatment.DROP),
+        tokens=facts.answer_tokens,
+        unmet=facts.unmet,
+        defaults=tuple(parameters.defaults.items()),
+        force=tuple(parameters.force.items()),
+        caps=tuple((name, cap) for name, cap in parameters.caps.items() if name not in tokens),
+        token_caps=tuple(cap for name, cap in parameters.caps.items() if name in tokens),
+        thinking=thinking,
+        drop_unlisted=parameters.drop_unlisted,
+        refuse_special_tokens=parameters.refuse_special_tokens or (thinking is not None and thinking.forbidden),
+        media_hosts=media_hosts,
+    )
+
+
+def _checks(names: Iterable[str], facts: Facts) -> tuple[dict[str, Check], dict[str, frozenset[str]]]:
+    checks: dict[str, Check] = {}
+    closed: dict[str, dict[str, Check]] = {}
+    for name in names:
+        parent, dot, member = name.partition(".")
+        if dot:
+            closed.setdefault(parent, {})[member] = facts.fields[name].check
+        else:
+            checks[name] = facts.fields[name].check
+    checks.update((parent, closed_object(members, parent)) for parent, members in closed.items())
+    return checks, {parent: frozenset(members) for parent, members in closed.items()}

@@ -1,0 +1,168 @@
+"""The words of a description; what they say of chat and embeddings is tested with those."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.dialects.checks import Inspection, check_for, closed_object, inside, shown
+from gateway.reasons import Malformed, Reason
+
+
+def detail(description: dict[str, Any], value: Any) -> str | None:  # noqa: ANN401
+    try:
+        check_for(description, "x")(value, Inspection())
+    except Malformed as fault:
+        return f"{fault.param or 'x'} {fault.detail}"
+    return None
+
+
+@pytest.mark.parametrize(
+    "description, value, expected",
+    [
+        ({"type": "string"}, 1, "x must be text"),
+        ({"type": "string", "enum": ["a"]}, "b", "x must be a"),
+        ({"type": "string", "enum": ["b", "a"]}, 1, "x must be one of a, b"),
+        ({"type": "string", "media": "image"}, 1, "x must be text"),
+        ({"type": "string", "media": "base64"}, 1, "x must be text"),
+        ({"type": "string", "media": "image"}, "x", "x must be a data: URL of type image/… in base64"),
+        ({"type": "boolean"}, 0, "x must be true or false"),
+        ({"type": "integer"}, True, "x must be an integer"),
+        ({"type": "integer", "minimum": 1}, 0, "x must be at least 1"),
+        ({"type": "number", "maximum": 1}, 1.5, "x must be at most 1"),
+        ({"type": "array"}, {}, "x must be a list"),
+        ({"type": "array", "items": {"type": "string"}}, ["a", 1], "[1] must be text"),
+        ({"type": "object"}, [], "x must be an object"),
+        ({"type": "object", "values": {"type": "string"}}, {"a b": 1}, "a?b must be text"),
+        ({"type": "object", "properties": {"a": {"type": "string"}}}, {"b": 1}, "b is not accepted here"),
+        ({"type": "object", "properties": {"a": {"type": "string"}}}, [], "x must be an object"),
+        ({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}, {"a": None}, "a is missing"),
+        ({"type": "object", "select": "t", "of": {"a": {"properties": {}}}}, [], "x must be an object"),
+        ({"type": "object", "select": "t", "of": {"a": {"properties": {}}}}, {"t": "b"}, "t must be one of a"),
+        ({"anyOf": [{"type": "string"}, {"type": "array"}]}, 1, "x must be text or a list"),
+        ({"anyOf": [{"type": "string"}, {"type": "array"}]}, "a", None),
+        ({"type": "array"}, [1, None], None),
+        ({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "number"}}]}, [1, 0.5], None),
+        ({"type": "object", "properties": {"a": {"type": "string"}}}, {"a": None}, None),
+    ],
+)
+def test_a_fault_says_what_was_wrong_and_where(
+    description: dict[str, Any], value: object, expected: str | None
+) -> None:
+    assert detail(description, value) == expected
+
+
+PART = {
+    "type": "object",
+    "select": "t",
+    "never": ["c"],
+    "of": {
+        "a": {"required": ["a"], "properties": {"a": {"type": "string", "prompt": True}}},
+        "b": {"properties": {"b": {"treatment": "drop"}}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "part, expected",
+    [
+        ({"t": "a", "a": "x"}, None),
+        ({"t": "a"}, "a is missing"),
+        ({"t": ["a"], "a": "x"}, "t must be one of a, b"),
+        ({"a": "x"}, "t must be one of a, b"),
+        ({"t": "a", "a": "x", "b": 1}, "b does not belong to this kind of part"),
+        ({"t": "a", "a": "x", "c": 1}, "c does not belong to this kind of part"),
+        ({"t": "a", "a": "x", "d": 1}, "d is not accepted here"),
+    ],
+)
+def test_an_object_of_several_kinds_holds_the_members_of_its_own(part: object, expected: str | None) -> None:
+    assert detail(PART, part) == expected
+
+
+def test_members_of_another_kind_are_refused_even_where_unlisted_names_are_dropped() -> None:
+    """What is dropped could have made it that kind."""
+    inspection = Inspection(drop_unlisted=True)
+    check = check_for({"type": "array", "items": PART}, "x")
+    check([{"t": "a", "a": "x", "d": 1}, {"t": "b", "b": 1}], inspection)
+    assert list(inspection.dropped) == ["x.d", "x.b"]
+    with pytest.raises(Malformed):
+        check([{"t": "a", "a": "x", "c": 1}], inspection)
+
+
+@pytest.mark.parametrize(
+    "description, value",
+    [
+        ({"type": "string", "prompt": True}, "<|im_end|>"),
+        ({"type": "string", "prompt": "json"}, r"\u003c|im_end|>"),
+        ({"type": "object", "prompt": True}, {"a": ["<|im_end|>"]}),
+        ({"type": "array", "items": {"type": "integer"}, "prompt": "tokens"}, [1]),
+    ],
+)
+def test_special_tokens_are_looked_for_only_where_that_is_the_rule(description: dict[str, Any], value: object) -> None:
+    check = check_for(description, "x")
+    check(value, Inspection())
+    with pytest.raises(Malformed):
+        check(value, Inspection(special_tokens=True))
+
+
+@pytest.mark.parametrize(
+    "description, value",
+    [
+        ({"type": "string"}, "<|im_end|>"),
+        ({"type": "string", "prompt": True}, "plain"),
+        ({"type": "string", "enum": ["a"]}, "a"),
+        ({"type": "string", "media": "image"}, "https://h.example/a"),
+        ({"type": "boolean"}, False),
+        ({"type": "integer", "minimum": 0}, 0),
+        ({"type": "object", "values": {"type": "number"}, "prompt": True}, {"a": 1}),
+        ({"type": "array", "items": {"type": "string"}, "prompt": "tokens"}, []),
+        (
+            {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "array", "items": {"type": "array"}}]},
+            [[]],
+        ),
+    ],
+)
+def test_what_is_as_described_passes_the_strictest_look(description: dict[str, Any], value: object) -> None:
+    strict = Inspection(special_tokens=True, media_hosts=frozenset({"h.example"}))
+    if description.get("prompt") == "tokens":
+        strict.special_tokens = False
+    check_for(description, "x")(value, strict)
+
+
+def test_the_place_of_a_fault_is_a_path() -> None:
+    fault = Malformed(Reason.PARAMETER_INVALID, "d", param="[1].b")
+    assert inside("a", fault).param == "a[1].b"
+    assert inside("c", inside("a", fault)).param == "c.a[1].b"
+    assert inside("a", Malformed(Reason.PARAMETER_INVALID)).param == "a"
+
+
+@pytest.mark.parametrize(
+    "name, safe",
+    [
+        ("messages[0].content", "messages[0].content"),
+        ("a\r\nSet-Cookie: x", "a??Set-Cookie??x"),
+        ("\N{EURO SIGN}", "?"),
+        ("a" * 65, "a" * 64 + "..."),
+        ("", ""),
+    ],
+)
+def test_a_name_of_the_callers_is_shown_in_a_safe_form(name: str, safe: str) -> None:
+    assert shown(name) == safe
+
+
+def test_a_name_with_a_dot_is_refused_even_where_unlisted_names_are_dropped() -> None:
+    """It could stand for a member of another field, and dropping the one would drop the other."""
+    check = closed_object({}, "x")
+    with pytest.raises(Malformed) as caught:
+        check({"a.b": 1}, Inspection(drop_unlisted=True))
+    assert caught.value.reason is Reason.PARAMETER_NOT_ACCEPTED
+
+
+def test_at_most_a_hundred_names_are_dropped() -> None:
+    check = closed_object({}, "")
+    inspection = Inspection(drop_unlisted=True)
+    check({f"n{number}": 0 for number in range(100)}, inspection)
+    assert list(inspection.dropped)[:2] == ["n0", "n1"]
+    with pytest.raises(Malformed):
+        check({"n100": 0}, inspection)

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from gateway.dialects.call import Usage
+from gateway.dialects.openai_chat import OpenAIChat
+from gateway.reasons import Malformed, Reason
+
+
+@dataclass(frozen=True)
+class Change:
+    action: str
+    field: str
+    value: Any = None
+
+
+DIALECT = OpenAIChat()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"  ", b"[]", b"null", b'{"a":1,"a":2}', b'{"a":NaN}', b"{", b'\xef\xbb\xbf{"a":1}']
+)
+def test_only_one_strict_object_is_read(body: bytes) -> None:
+    with pytest.raises(Malformed) as caught:
+        DIALECT.read(body)
+    assert caught.value.reason is Reason.BODY_MALFORMED
+
+
+def test_a_body_is_written_anew_with_its_changes() -> None:
+    call = DIALECT.read(b' {"model": "a", "seed": 18446744073709551615, "temperature": 0.1} ')
+    written = DIALECT.write(call, [Change("replace", "model", "b"), Change("set", "k.e", value=False)])
+    assert written == b'{"model":"b","seed":18446744073709551615,"temperature":0.1,"k":{"e":false}}'
+
+
+def test_answers_are_those_of_openai() -> None:
+    assert DIALECT.usage(b'{"usage":{"prompt_tokens":1}}') == Usage(1)
+    assert json.loads(DIALECT.error(Reason.OVER_RATE, "m", None, "id", 429))["error"]["type"] == "rate_limit_error"
+    assert DIALECT.error_event(Reason.ENGINE_ERROR, "m", "id").startswith(b"data: ")
+    assert DIALECT.engine_message(b'{"error":{"message":"m"}}') == "m"

@@ -1,0 +1,485 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.dialects.call import Call
+from gateway.dialects.registry import FACTS
+from gateway.policy.decision import Deny, Grant, Permit
+from gateway.policy.judge import judge
+from gateway.policy.model import Cap, Endpoint, ParameterRules, Plane, ThinkingRule
+from gateway.reasons import ANSWERS, Malformed, Reason
+from tests.policy.planes import EMBEDDINGS, INTERNAL, MODELS, PARTNER, ask, client, plane, principal
+
+if TYPE_CHECKING:
+    from gateway.identity.principal import Principal
+
+PARTNER_PLANE = plane()
+INTERNAL_PLANE = plane(INTERNAL)
+CHAT: dict[str, Any] = {"model": "local", "messages": [{"role": "user", "content": "hi"}]}
+PNG = "data:image/png;base64,iVBORw0KGgo="
+
+
+def refusal(body: dict[str, Any], rules: Plane = PARTNER_PLANE, **changes: Any) -> tuple[Reason, str | None] | None:  # noqa: ANN401
+    verdict, _ = ask(body, rules, **changes)
+    return (verdict.reason, verdict.param) if isinstance(verdict, Deny) else None
+
+
+def sent(body: dict[str, Any], rules: Plane = PARTNER_PLANE, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
+    verdict, written = ask(body, rules, **changes)
+    assert not isinstance(verdict, Deny), verdict
+    return written
+
+
+def named(body: dict[str, Any], rules: Plane = PARTNER_PLANE) -> list[str]:
+    verdict, _ = ask(body, rules)
+    assert not isinstance(verdict, Deny), verdict
+    return [str(change) for change in verdict.changes]
+
+
+def test_an_ordinary_chat_goes_out_with_a_bound_and_thinking_off() -> None:
+    assert sent(CHAT) == {
+        **CHAT,
+        "max_completion_tokens": 4096,
+        "chat_template_kwargs": {"enable_thinking": False},
+    }
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "chat_template",
+        "priority",
+        "kv_transfer_params",
+        "Chat_Template_Kwargs",
+        "MAX_TOKENS",
+        "__proto__",
+        "$ref",
+        "",
+        "a b",
+    ],
+)
+@pytest.mark.parametrize("value", [None, {}, 1])
+def test_a_field_that_is_not_listed_is_refused_by_name_whatever_its_value(name: str, value: object) -> None:
+    verdict, _ = ask({**CHAT, name: value}, PARTNER_PLANE)
+    assert isinstance(verdict, Deny)
+    assert verdict.reason is Reason.PARAMETER_NOT_ACCEPTED
+    assert verdict.param == name.replace(" ", "?")
+    assert verdict.detail == f"{verdict.param} is not accepted here"
+
+
+@pytest.mark.parametrize("name", ["chat_template", "priority", "__proto__", "", "a b", "\N{EURO SIGN}"])
+def test_or_dropped_and_named(name: str) -> None:
+    body = {**CHAT, name: {"enable_thinking": True}}
+    assert name not in sent(body, INTERNAL_PLANE)
+    assert f"drop {name.replace(' ', '?').replace(chr(0x20AC), '?')}" in named(body, INTERNAL_PLANE)
+
+
+def test_names_come_before_values_and_the_first_of_them_is_named() -> None:
+    body = {"temperature": "hot", **CHAT, "chat_template_kwargs": {"add_vision_id": True}, "b": 1, "a": 1}
+    assert refusal(body) == (Reason.PARAMETER_NOT_ACCEPTED, "b")
+    del body["a"], body["b"]
+    assert refusal(body) == (Reason.PARAMETER_NOT_ACCEPTED, "chat_template_kwargs.add_vision_id")
+
+
+def test_members_of_closed_lists_are_dropped_where_that_is_the_rule() -> None:
+    body = {
+        **CHAT,
+        "stream": True,
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+        "chat_template_kwargs": {"add_vision_id": True},
+    }
+    written = sent(body, INTERNAL_PLANE)
+    assert written["stream_options"] == {"include_usage": True}
+    assert written["chat_template_kwargs"] == {"enable_thinking": False}
+    assert "drop stream_options.continuous_usage_stats" in named(body, INTERNAL_PLANE)
+
+
+def test_members_of_messages_and_parts_are_dropped_in_every_message() -> None:
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "a", "cache_control": {}}], "id": "m"},
+        {"role": "assistant", "content": "b", "id": "n", "annotations": []},
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": PNG}, "uuid": "k"}]},
+    ]
+    written = sent({"model": "local", "messages": messages}, INTERNAL_PLANE)
+    assert written["messages"] == [
+        {"role": "user", "content": [{"type": "text", "text": "a"}]},
+        {"role": "assistant", "content": "b"},
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": PNG}}]},
+    ]
+
+
+def test_a_dotted_name_that_would_pass_for_a_member_is_refused_everywhere() -> None:
+    body = {**CHAT, "chat_template_kwargs.enable_thinking": True}
+    assert refusal(body, INTERNAL_PLANE) == (Reason.PARAMETER_NOT_ACCEPTED, "chat_template_kwargs.enable_thinking")
+    body = {**CHAT, "chat_template_kwargs": {"a.b": 1}}
+    assert refusal(body, INTERNAL_PLANE) == (Reason.PARAMETER_NOT_ACCEPTED, "chat_template_kwargs.a.b")
+
+
+# Values
+
+
+@pytest.mark.parametrize("name", sorted(FACTS["openai-chat"].standard - {"messages"}))
+def test_null_is_an_omission_and_never_sent(name: str) -> None:
+    parent, _, member = name.partition(".")
+    body = {**CHAT, "stream": True, parent: {member: None} if member else None}
+    rules = plane(clients=[client("acme", models=("local",))])
+    assert "null" not in json.dumps(sent(body, rules))
+
+
+@pytest.mark.parametrize(
+    "changes, param",
+    [
+        ({"messages": None}, "messages"),
+        ({"messages": "hi"}, "messages"),
+        ({"messages": [{"role": "user", "content": "a<|im_end|>"}]}, "messages[0].content"),
+        ({"max_tokens": "5"}, "max_tokens"),
+        ({"max_tokens": 5.0}, "max_tokens"),
+        ({"max_tokens": 1, "max_completion_tokens": 2}, "max_tokens"),
+        ({"n": True}, "n"),
+        ({"stream": "true"}, "stream"),
+        ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"stream_options": {"include_usage": 1}, "stream": True}, "stream_options.include_usage"),
+        ({"stream_options": [], "stream": True}, "stream_options"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"model": ["local"]}, "model"),
+        ({"user": 5}, "user"),
+    ],
+)
+def test_a_value_that_is_not_valid_is_refused_where_it_stands(changes: dict[str, Any], param: str) -> None:
+    assert refusal({**CHAT, **changes}) == (Reason.PARAMETER_INVALID, param)
+
+
+def test_a_body_without_messages_is_no_chat() -> None:
+    assert refusal({"model": "local"}) == (Reason.PARAMETER_INVALID, "messages")
+    assert refusal({"model": "embed"}, endpoint="embeddings") == (Reason.PARAMETER_INVALID, "input")
+
+
+def test_media_come_from_the_hosts_of_the_plane_alone() -> None:
+    body = {
+        **CHAT,
+        "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://h.example/"}}]}],
+    }
+    assert refusal(body) == (Reason.PARAMETER_INVALID, "messages[0].content[0].image_url.url")
+    assert refusal(body, plane(media_hosts=frozenset({"h.example"}))) is None
+
+
+def test_no_verdict_shows_what_was_sent() -> None:
+    secret = "a-secret-prompt"
+    bodies = [
+        {**CHAT, "messages": [{"role": secret}]},
+        {**CHAT, "messages": [{"role": "user", "content": f"{secret}<|im_end|>"}]},
+        {**CHAT, "temperature": secret},
+        {**CHAT, "model": secret},
+        {**CHAT, "reasoning_effort": secret},
+    ]
+    for body in bodies:
+        verdict, _ = ask(body, PARTNER_PLANE)
+        assert isinstance(verdict, Deny)
+        assert secret not in repr(verdict)
+    verdict, _ = ask({**CHAT, "user": secret, "stop": secret}, INTERNAL_PLANE)
+    assert secret not in repr(verdict)
+
+
+# Models
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["reasoner ", " local", "LOCAL", "loca", "local\n", "", "deepseek", "bge-m3", "gpt-4o", "embed", "l*", ".*"],
+)
+def test_a_model_is_one_of_the_clients_aliases_literally_and_fits(model: str) -> None:
+    assert refusal({**CHAT, "model": model}) == (Reason.MODEL_NOT_PERMITTED, "model")
+
+
+def test_a_model_of_another_client_is_not_there() -> None:
+    assert refusal({**CHAT, "model": "reasoner"}, who="staff") == (Reason.MODEL_NOT_PERMITTED, "model")
+
+
+@pytest.mark.parametrize("named_as", [{}, {"model": None}])
+def test_the_only_model_that_fits_need_not_be_named(named_as: dict[str, None]) -> None:
+    messages = {"messages": CHAT["messages"]}
+    assert sent({**messages, **named_as}, who="staff")["model"] == "local"
+    assert refusal({**messages, **named_as}) == (Reason.MODEL_MISSING, "model")
+    assert sent({"input": "a", **named_as}, endpoint="embeddings")["model"] == "bge-m3"
+
+
+def test_the_name_at_the_engine_is_sent_in_place_of_the_alias() -> None:
+    assert sent({**CHAT, "model": "reasoner"})["model"] == "deepseek"
+    assert "replace model" in named({**CHAT, "model": "reasoner"})
+    assert "replace model" not in named(CHAT)
+
+
+def test_the_resolved_model_leaves_with_the_permit() -> None:
+    verdict, _ = ask({**CHAT, "model": "reasoner"}, PARTNER_PLANE)
+    assert isinstance(verdict, Permit)
+    assert verdict.model is MODELS["reasoner"]
+
+
+def without_body(endpoint: str, who: str) -> Permit | Deny:
+    found = next(one for paths in PARTNER_PLANE.endpoints.values() for one in paths.values() if one.name == endpoint)
+    return judge(PARTNER_PLANE, Grant(PARTNER_PLANE.clients[who], found, principal(who)), Call({}))
+
+
+def test_the_list_of_models_has_nothing_to_judge() -> None:
+    assert without_body("models", "acme") == Permit()
+
+
+def test_the_model_of_a_path_must_be_the_clients() -> None:
+    assert without_body("model", "staff") == Permit(model=MODELS["local"])
+    fewer = plane(clients=[client("acme", models=("reasoner",))])
+    path = Endpoint("model", "GET", b"/v1/models/local", "openai-model", model="local")
+    verdict = judge(fewer, Grant(fewer.clients["acme"], path, principal()), Call({}))
+    assert verdict == Deny(Reason.MODEL_NOT_PERMITTED)
+
+
+# Changes
+
+
+def test_what_only_a_hosted_service_uses_is_dropped_and_named() -> None:
+    body = {**CHAT, "user": "u", "metadata": {"a": "b"}, "store": True, "service_tier": "auto"}
+    assert not {"user", "metadata", "store", "service_tier"} & sent(body).keys()
+    assert {"drop user", "drop metadata", "drop store", "drop service_tier"} <= set(named(body))
+
+
+@pytest.mark.parametrize("choice", [{}, {"tool_choice": "auto"}, {"tool_choice": "none"}, {"tool_choice": None}])
+@pytest.mark.parametrize("tools", [{}, {"tools": []}, {"tools": None}])
+def test_no_tools_and_no_choice_among_them_are_sent(choice: dict[str, Any], tools: dict[str, Any]) -> None:
+    """VLLM answers 400 to either."""
+    assert not {"tools", "tool_choice"} & sent({**CHAT, **tools, **choice}).keys()
+
+
+def test_a_default_is_set_when_absent_and_a_force_always() -> None:
+    assert sent(CHAT, INTERNAL_PLANE)["temperature"] == 0.2
+    assert sent({**CHAT, "temperature": None}, INTERNAL_PLANE)["temperature"] == 0.2
+    assert sent({**CHAT, "temperature": 1}, INTERNAL_PLANE)["temperature"] == 1
+    assert sent({**CHAT, "parallel_tool_calls": True}, INTERNAL_PLANE)["parallel_tool_calls"] is False
+    assert "replace parallel_tool_calls" in named({**CHAT, "parallel_tool_calls": True}, INTERNAL_PLANE)
+
+
+def rules(**changes: Any) -> Plane:  # noqa: ANN401  (whichever rules a test is about)
+    return plane(replace(PARTNER, **changes))
+
+
+def test_a_default_for_the_longest_answer_yields_to_either_name() -> None:
+    defaulted = rules(defaults={"max_tokens": 7})
+    assert sent(CHAT, defaulted)["max_tokens"] == 7
+    written = sent({**CHAT, "max_completion_tokens": 9}, defaulted)
+    assert (written["max_completion_tokens"], written.get("max_tokens")) == (9, None)
+
+
+def test_a_forced_longest_answer_is_forced_under_the_callers_names() -> None:
+    forced = rules(force={"max_tokens": 7})
+    assert sent(CHAT, forced)["max_tokens"] == 7
+    written = sent({**CHAT, "max_completion_tokens": 9}, forced)
+    assert (written["max_completion_tokens"], written.get("max_tokens")) == (7, None)
+    both = sent({**CHAT, "max_completion_tokens": 9, "max_tokens": 9}, forced)
+    assert (both["max_completion_tokens"], both["max_tokens"]) == (7, 7)
+
+
+def test_what_a_forced_stream_leaves_without_meaning_is_dropped() -> None:
+    forced = rules(force={"stream": False})
+    body = {**CHAT, "stream": True, "stream_options": {"include_usage": True}}
+    assert "stream_options" not in sent(body, forced)
+    counted = rules(force={"stream_options.include_usage": True})
+    assert "stream_options" not in sent(CHAT, counted)
+    assert sent({**CHAT, "stream": True}, counted)["stream_options"] == {"include_usage": True}
+
+
+def test_caps_lower_or_refuse_as_the_policy_says() -> None:
+    assert refusal({**CHAT, "n": 2}) == (Reason.PARAMETER_OVER_CAP, "n")
+    assert sent({**CHAT, "n": 2}, INTERNAL_PLANE)["n"] == 1
+    assert sent({**CHAT, "logprobs": True, "top_logprobs": 20})["top_logprobs"] == 5
+    assert "lower top_logprobs" in named({**CHAT, "top_logprobs": 20})
+    many = {"model": "embed", "input": ["a"] * 2049}
+    assert refusal(many, endpoint="embeddings") == (Reason.PARAMETER_OVER_CAP, "input")
+
+
+def test_a_model_that_does_not_fit_is_a_reason_before_any_cap() -> None:
+    assert refusal({**CHAT, "n": 2, "model": "none"}) == (Reason.MODEL_NOT_PERMITTED, "model")
+
+
+def test_embeddings_get_neither_tokens_nor_switches() -> None:
+    body = {"model": "embed", "input": ["a"], "encoding_format": "base64", "dimensions": 8, "user": "u"}
+    assert sent(body, endpoint="embeddings") == {
+        "model": "bge-m3",
+        "input": ["a"],
+        "encoding_format": "base64",
+        "dimensions": 8,
+    }
+
+
+def test_an_endpoint_without_parameters_accepts_no_field() -> None:
+    assert refusal(CHAT, plane(None)) == (Reason.PARAMETER_NOT_ACCEPTED, "model")
+
+
+# The corpus of attacks, as far as it is about bodies
+
+
+def _body(case: dict[str, Any]) -> bytes | None:
+    given_input = case["input"]
+    if given_input.get("transform") or given_input["headers"] or given_input["content_type"] != "application/json":
+        return None
+    if given_input["body"] is not None:
+        text: str = given_input["body"]
+        return text.encode(given_input["encoding"])
+    parts = []
+    for kind, *values in given_input["segments"]:
+        if "MAX_BODY+1" in values:
+            return None
+        if kind == "lit":
+            parts.append(values[0])
+        elif kind == "rep":
+            parts.append(values[0] * values[1])
+        else:
+            parts.append("".join(values[0] % number for number in range(values[1])))
+    return "".join(parts).encode()
+
+
+ATTACKS = [
+    (case, body)
+    for case in json.loads(Path(__file__).parents[1].joinpath("corpus", "attacks.json").read_text("utf-8"))
+    if case["group"] == "json-body" and (body := _body(case)) is not None
+]
+ADDED = {"model", "max_tokens", "max_completion_tokens", "chat_template_kwargs"}
+ATTACKED = replace(
+    plane(clients=[client("acme", models=("m",))]), models={"m": replace(MODELS["local"], alias="m", served_as="m")}
+)
+
+
+@pytest.mark.parametrize("case, body", ATTACKS, ids=[f"{case['id']} {case['title']}" for case, _ in ATTACKS])
+def test_an_attack_by_body_is_answered_as_the_corpus_says(case: dict[str, Any], body: bytes) -> None:
+    expected = case["expected"]
+    try:
+        verdict, written = ask(body, ATTACKED, groups=("reasoning",))
+    except Malformed as fault:
+        verdict, written = Deny(fault.reason), {}
+    if isinstance(verdict, Deny):
+        assert ANSWERS[verdict.reason].status in expected["status"]
+        assert expected.get("reason") in {None, verdict.reason}
+        return
+    assert 200 in expected["status"]
+    original = json.loads(body)
+    assert "null" not in json.dumps(written)
+    assert written.keys() - original.keys() <= ADDED
+    assert all(1 <= written[name] <= 4096 for name in ("max_completion_tokens", "max_tokens") if name in written)
+    assert {"max_completion_tokens", "max_tokens"} & written.keys()
+    if "chat_template_kwargs == " in expected["upstream"]:
+        assert written["chat_template_kwargs"] == {"enable_thinking": False}
+
+
+def test_the_corpus_is_there() -> None:
+    assert len(ATTACKS) >= 50
+
+
+# Whatever is sent
+
+
+LEAVES = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=5)
+NAMES = st.sampled_from(
+    [
+        *(name for name in FACTS["openai-chat"].fields if "." not in name),
+        "input",
+        "enable_thinking",
+        "thinking",
+        "include_usage",
+        "role",
+        "content",
+        "type",
+        "text",
+        "url",
+        "function",
+        "name",
+        "",
+    ]
+) | st.text(max_size=3)
+VALUES = st.recursive(
+    LEAVES | st.sampled_from(["user", "text", "auto", "none", "high", "local"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=10,
+)
+PARTS = st.fixed_dictionaries({"type": st.just("text"), "text": st.text()}, optional={"cache_control": VALUES})
+MESSAGES = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["user", "assistant"])},
+        optional={"content": st.none() | st.text() | st.lists(PARTS), "id": VALUES, "name": st.text(), "audio": VALUES},
+    ),
+    max_size=3,
+)
+SWITCH = st.booleans() | st.none()
+LONGEST = st.integers(1, 9999) | st.none()
+ORDINARY: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {"messages": MESSAGES, "model": st.sampled_from(["local", "twice", "effort", "plain"])},
+    optional={
+        "chat_template_kwargs": st.none()
+        | st.fixed_dictionaries({}, optional={"enable_thinking": SWITCH, "thinking": SWITCH, "add_vision_id": VALUES}),
+        "reasoning_effort": st.sampled_from(["none", "high", None]),
+        "thinking_token_budget": st.integers(-1, 9) | st.none(),
+        "max_tokens": LONGEST,
+        "max_completion_tokens": LONGEST,
+        "stream": SWITCH,
+        "stream_options": st.none() | st.fixed_dictionaries({}, optional={"include_usage": SWITCH}),
+        "tools": st.none() | st.just([]),
+        "tool_choice": st.sampled_from(["auto", "none", None]),
+        "n": st.integers(1, 3) | st.none(),
+        "user": st.text() | st.none(),
+        "priority": LEAVES,
+    },
+)
+ODD = st.dictionaries(NAMES, VALUES, max_size=2)
+BODIES = ORDINARY | st.builds(lambda body, odd: {**body, **odd}, ORDINARY, ODD) | ODD
+PLANES = st.sampled_from(
+    [
+        PARTNER_PLANE,
+        INTERNAL_PLANE,
+        plane(replace(INTERNAL, thinking=ThinkingRule(everyone=False, disable_otherwise=True))),
+        plane(replace(PARTNER, drop_unlisted=True, thinking=ThinkingRule())),
+        plane(
+            ParameterRules(
+                accept=frozenset(
+                    name for name in FACTS["openai-chat"].fields if FACTS["openai-chat"].why_not_accepted(name) is None
+                ),
+                drop_unlisted=True,
+                caps={"max_tokens": Cap(at_most=50, lower=True), "messages": Cap(at_most_characters=4000)},
+            )
+        ),
+    ]
+)
+
+
+def _judged(body: dict[str, Any], on: Plane, who: Principal) -> tuple[Permit | Deny, dict[str, Any]]:
+    try:
+        return ask(body, on, who=who.id, groups=who.groups)
+    except Malformed as fault:
+        return Deny(fault.reason), {}
+
+
+@given(body=BODIES, on=PLANES, researcher=st.booleans())
+def test_any_object_is_refused_or_once_written_needs_no_further_change(
+    body: dict[str, Any], on: Plane, *, researcher: bool
+) -> None:
+    who = principal(groups=["reasoning"] if researcher else [])
+    verdict, written = _judged(body, on, who)
+    if isinstance(verdict, Deny):
+        return
+    again, rewritten = _judged(written, on, who)
+    assert isinstance(again, Permit)
+    assert [change for change in again.changes if change.action != "replace" or change.field != "model"] == []
+    assert rewritten == written
+
+
+@given(st.dictionaries(st.sampled_from(["input", "model", "user", "dimensions", "x"]), VALUES, max_size=4))
+def test_any_object_for_embeddings_is_refused_or_written_from_what_is_listed(body: dict[str, Any]) -> None:
+    verdict, written = ask(body, PARTNER_PLANE, endpoint="embeddings")
+    if isinstance(verdict, Permit):
+        assert written.keys() <= EMBEDDINGS.accept - {"user"}
+        assert written["model"] == "bge-m3"

@@ -1,0 +1,272 @@
+"""The rows of the thinking table of a running vLLM 0.32, judged; numbers there are what the engine would have done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.policy.decision import Deny
+from gateway.policy.model import ThinkingRule
+from gateway.reasons import Reason
+from tests.policy.planes import PARTNER, ask, plane
+
+ASKED: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
+KWARGS = "chat_template_kwargs"
+CONTROLS = (KWARGS, "reasoning_effort", "thinking_token_budget")
+
+
+def rule(**changes: Any) -> ThinkingRule:  # noqa: ANN401  (whichever fields a test is about)
+    return ThinkingRule(**{"everyone": False, "groups": frozenset({"reasoning"}), **changes})
+
+
+def judged(
+    body: dict[str, Any], thinking: ThinkingRule, model: str = "local", *, groups: tuple[str, ...] = ()
+) -> Reason | dict[str, Any]:
+    """Give the reason, or the controls as they are sent."""
+    rules = plane(replace(PARTNER, thinking=thinking))
+    verdict, sent = ask({**ASKED, "model": model, **body}, rules, groups=groups)
+    if isinstance(verdict, Deny):
+        return verdict.reason
+    return {name: sent[name] for name in CONTROLS if name in sent}
+
+
+def switches(*names: str, on: bool) -> dict[str, Any]:
+    return {KWARGS: dict.fromkeys(names, on)}
+
+
+OFF = switches("enable_thinking", on=False)
+ON = switches("enable_thinking", on=True)
+
+OMISSIONS: list[dict[str, Any]] = [
+    {},
+    {KWARGS: None},
+    {KWARGS: {}},
+    {KWARGS: {"enable_thinking": None}},
+    {KWARGS: {"enable_thinking": None, "thinking": None}},
+    {"reasoning_effort": None},
+    {"thinking_token_budget": None},
+    {KWARGS: {"enable_thinking": None}, "reasoning_effort": None, "thinking_token_budget": None},
+]
+
+
+@pytest.mark.parametrize("body", OMISSIONS)
+@pytest.mark.parametrize(
+    "model, off",
+    [
+        ("local", OFF),
+        ("reasoner", switches("thinking", on=False)),
+        ("twice", switches("enable_thinking", "thinking", on=False)),
+        ("effort", {"reasoning_effort": "none"}),
+        ("plain", {}),
+    ],
+)
+def test_without_a_wish_the_models_own_switch_is_sent_off(
+    body: dict[str, Any], model: str, off: dict[str, Any]
+) -> None:
+    assert judged(body, rule(), model) == off
+
+
+@pytest.mark.parametrize("body", OMISSIONS)
+@pytest.mark.parametrize(
+    "model, on",
+    [
+        ("local", ON),
+        ("twice", switches("enable_thinking", "thinking", on=True)),
+        ("effort", {"reasoning_effort": "high"}),
+        ("plain", {}),
+    ],
+)
+def test_or_on_where_that_is_the_default(body: dict[str, Any], model: str, on: dict[str, Any]) -> None:
+    assert judged(body, rule(default_enabled=True), model) == on
+
+
+@pytest.mark.parametrize(
+    "body, sent",
+    [
+        (OFF, OFF),
+        ({"reasoning_effort": "none"}, {"reasoning_effort": "none", **OFF}),
+        ({"reasoning_effort": "none", KWARGS: None}, {"reasoning_effort": "none", **OFF}),
+        ({"reasoning_effort": "none", KWARGS: {"enable_thinking": None}}, {"reasoning_effort": "none", **OFF}),
+        ({"reasoning_effort": "none", **OFF}, {"reasoning_effort": "none", **OFF}),
+        ({**OFF, "thinking_token_budget": 5}, {**OFF, "thinking_token_budget": 5}),
+        (switches("thinking", on=False), switches("thinking", "enable_thinking", on=False)),
+    ],
+)
+def test_everyone_may_switch_thinking_off_and_it_is_said_so_that_the_model_heeds_it(
+    body: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    assert judged(body, rule()) == sent
+
+
+WISHES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("local", ON, ON),
+    ("local", {"reasoning_effort": "low"}, {"reasoning_effort": "low"}),
+    ("local", {"reasoning_effort": "high", KWARGS: {}}, {"reasoning_effort": "high"}),
+    ("local", {"reasoning_effort": "high", KWARGS: {"enable_thinking": None}}, {"reasoning_effort": "high"}),
+    ("local", {"reasoning_effort": "max", **ON}, {"reasoning_effort": "max", **ON}),
+    ("local", {"thinking_token_budget": 5}, {"thinking_token_budget": 5, **ON}),
+    ("local", {"thinking_token_budget": 0}, {"thinking_token_budget": 0, **ON}),
+    ("local", {**ON, "thinking_token_budget": 5}, {**ON, "thinking_token_budget": 5}),
+    ("local", switches("thinking", on=True), switches("thinking", "enable_thinking", on=True)),
+    ("reasoner", ON, switches("enable_thinking", "thinking", on=True)),
+    ("reasoner", {"reasoning_effort": "high"}, {"reasoning_effort": "high", **switches("thinking", on=True)}),
+    ("twice", {"reasoning_effort": "high"}, {"reasoning_effort": "high", **switches("thinking", on=True)}),
+    ("effort", ON, {**ON, "reasoning_effort": "high"}),
+    ("effort", {"reasoning_effort": "low"}, {"reasoning_effort": "low"}),
+    ("plain", ON, ON),
+    ("plain", {"reasoning_effort": "high"}, {"reasoning_effort": "high"}),
+]
+
+
+@pytest.mark.parametrize("model, body, sent", WISHES)
+def test_a_permitted_wish_is_sent_unchanged_and_reaches_the_model(
+    model: str, body: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    assert judged(body, rule(), model, groups=("reasoning",)) == sent
+    assert judged(body, ThinkingRule(), model) == sent
+
+
+@pytest.mark.parametrize("model, body, sent", WISHES)
+def test_a_wish_that_is_not_permitted_is_refused(model: str, body: dict[str, Any], sent: dict[str, Any]) -> None:
+    assert judged(body, rule(), model) is Reason.THINKING_NOT_PERMITTED
+    assert judged(body, rule(), model, groups=("other",)) is Reason.THINKING_NOT_PERMITTED
+
+
+CONFLICTS: list[dict[str, Any]] = [
+    {"reasoning_effort": "high", **OFF},
+    {"reasoning_effort": "none", **ON},
+    {KWARGS: {"enable_thinking": True, "thinking": False}},
+    {"reasoning_effort": "none", **switches("thinking", on=True)},
+    {"reasoning_effort": "high", "thinking_token_budget": 5, **switches("thinking", on=False)},
+]
+
+
+@pytest.mark.parametrize("body", CONFLICTS)
+@pytest.mark.parametrize("model", ["local", "reasoner", "twice", "effort", "plain"])
+def test_a_contradiction_of_the_callers_own_is_sent_as_it_is_and_joined_by_none(
+    body: dict[str, Any], model: str
+) -> None:
+    assert judged(body, rule(), model, groups=("reasoning",)) == body
+    assert judged(body, rule(), model) is Reason.THINKING_NOT_PERMITTED
+
+
+@pytest.mark.parametrize(
+    "model, body, sent",
+    [
+        ("local", ON, OFF),
+        ("local", {"reasoning_effort": "high"}, {"reasoning_effort": "none", **OFF}),
+        ("local", {"reasoning_effort": "high", **OFF}, {"reasoning_effort": "none", **OFF}),
+        ("local", {"reasoning_effort": "none", **ON}, {"reasoning_effort": "none", **OFF}),
+        ("local", {"thinking_token_budget": 5}, OFF),
+        ("local", {**ON, "thinking_token_budget": 5}, OFF),
+        ("local", switches("thinking", on=True), switches("thinking", "enable_thinking", on=False)),
+        ("reasoner", ON, switches("enable_thinking", "thinking", on=False)),
+        ("twice", ON, switches("enable_thinking", "thinking", on=False)),
+        ("effort", ON, {**OFF, "reasoning_effort": "none"}),
+        ("plain", ON, OFF),
+        ("plain", {"thinking_token_budget": 5}, {}),
+    ],
+)
+def test_otherwise_disable_turns_every_control_that_was_sent_to_off(
+    model: str, body: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    assert judged(body, rule(disable_otherwise=True), model) == sent
+
+
+def test_what_was_turned_off_is_named() -> None:
+    rules = plane(replace(PARTNER, thinking=rule(disable_otherwise=True)))
+    body = {**ASKED, "model": "local", "reasoning_effort": "high", "thinking_token_budget": 5, **ON}
+    verdict, _ = ask(body, rules)
+    assert not isinstance(verdict, Deny)
+    named = [str(change) for change in verdict.changes if change.action != "set"]
+    assert named == [f"replace {KWARGS}.enable_thinking", "replace reasoning_effort", "drop thinking_token_budget"]
+
+
+def test_a_client_may_be_permitted_by_name() -> None:
+    assert judged(ON, rule(groups=frozenset(), clients=frozenset({"acme"}))) == ON
+    assert judged(ON, rule(groups=frozenset(), clients=frozenset({"other"}))) is Reason.THINKING_NOT_PERMITTED
+
+
+@pytest.mark.parametrize("name", ["enable_thinking", "thinking"])
+@pytest.mark.parametrize("value", ["false", "False", "true", "auto", "x", "", 0, 1, 0.0, [], {}, [False]])
+def test_a_switch_is_true_or_false(name: str, value: object) -> None:
+    assert judged({KWARGS: {name: value}}, ThinkingRule()) is Reason.PARAMETER_INVALID
+
+
+@pytest.mark.parametrize("body", [{KWARGS: "x"}, {KWARGS: []}, {KWARGS: [{"enable_thinking": True}]}, {KWARGS: False}])
+def test_switches_stand_in_an_object(body: dict[str, Any]) -> None:
+    assert judged(body, ThinkingRule()) is Reason.PARAMETER_INVALID
+
+
+@pytest.mark.parametrize("effort", ["bogus", "NONE", "", "auto", 0, False, ["none"], 0.5])
+def test_an_effort_is_one_of_vllms_words(effort: object) -> None:
+    assert judged({"reasoning_effort": effort}, ThinkingRule()) is Reason.PARAMETER_INVALID
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {KWARGS: {"chat_template": "x"}},
+        {KWARGS: {"enable_thinking": False, "chat_template": "x"}},
+        {KWARGS: {"messages": []}},
+        {KWARGS: {"conversation": []}},
+        {KWARGS: {"tokenize": True}},
+        {KWARGS: {"add_generation_prompt": False}},
+        {KWARGS: {"reasoning_effort": "high"}},
+        {KWARGS: {"thinking_mode": "enabled"}},
+        {KWARGS: {KWARGS: {"enable_thinking": True}}},
+        {"extra_body": {KWARGS: ON}},
+        {"enable_thinking": True},
+        {"thinking": {"type": "enabled"}},
+        {"reasoning": {"effort": "high"}},
+        {"output_config": {"effort": "high"}},
+        {"include_reasoning": False},
+        {"add_generation_prompt": False},
+        {"continue_final_message": True},
+        {"chat_template": "x"},
+    ],
+)
+def test_no_other_control_is_accepted(body: dict[str, Any]) -> None:
+    assert judged(body, ThinkingRule()) is Reason.PARAMETER_NOT_ACCEPTED
+
+
+DOORS = replace(
+    PARTNER, accept=PARTNER.accept | {"add_generation_prompt", "continue_final_message", "include_reasoning"}
+)
+
+
+@pytest.mark.parametrize(
+    "body, forbidden",
+    [
+        ({"add_generation_prompt": False}, Reason.THINKING_NOT_PERMITTED),
+        ({"continue_final_message": True}, Reason.THINKING_NOT_PERMITTED),
+        ({"add_generation_prompt": True, "continue_final_message": False}, None),
+        ({"messages": [{"role": "user", "content": "<|im_end|>"}]}, Reason.PARAMETER_INVALID),
+        ({"include_reasoning": True}, None),
+    ],
+)
+def test_a_plane_that_forbids_thinking_closes_the_side_doors(body: dict[str, Any], forbidden: Reason | None) -> None:
+    closed = plane(replace(DOORS, thinking=rule(groups=frozenset()), refuse_special_tokens=False))
+    verdict, sent = ask({**ASKED, "model": "local", **body}, closed)
+    assert (verdict.reason if isinstance(verdict, Deny) else None) is forbidden
+    if forbidden is None:
+        assert sent[KWARGS] == {"enable_thinking": False}
+    opened, _ = ask(
+        {**ASKED, "model": "local", **body}, plane(replace(DOORS, thinking=rule(), refuse_special_tokens=False))
+    )
+    assert not isinstance(opened, Deny)
+
+
+def test_sibling_members_stay() -> None:
+    accepting = replace(PARTNER, accept=PARTNER.accept | {f"{KWARGS}.preserve_thinking"})
+    body = {**ASKED, "model": "local", KWARGS: {"preserve_thinking": True, "enable_thinking": None}}
+    _, sent = ask(body, plane(accepting))
+    assert sent[KWARGS] == {"preserve_thinking": True, "enable_thinking": False}
+
+
+def test_one_models_switch_never_reaches_another() -> None:
+    for _ in range(3):
+        assert judged({}, rule(), "plain") == {}
+        assert judged({}, rule(), "local") == OFF
