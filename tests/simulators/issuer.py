@@ -19,6 +19,7 @@ from collections import Counter
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, ClassVar, Self
+from urllib.parse import parse_qs
 from uuid import uuid4
 
 from tests.simulators.hostile_tokens import Stage
@@ -38,7 +39,8 @@ class Issuer:
 
     ``path`` is the path of the issuer's URL. ``metadata``: which of the two metadata documents exist. ``fetches``
     counts requests by path. ``redirect_to`` is where the fault ``redirect`` points. ``raw_keys``, when set, is served
-    as the key set.
+    as the key set. ``opaque``: what is said of each opaque token, as claims, as raw bytes or as a status; ``asked`` has
+    the forms and the authorization of those who asked.
     """
 
     def __init__(
@@ -54,6 +56,8 @@ class Issuer:
         self.last_fields: dict[str, str] = {}
         self.redirect_to = ""
         self.raw_keys: bytes | None = None
+        self.opaque: dict[str, dict[str, Any] | bytes | int] = {}
+        self.asked: list[tuple[str, str]] = []
         self.path = path
         self._server = _Server(("127.0.0.1", port), self)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -72,6 +76,11 @@ class Issuer:
     def jwks_url(self) -> str:
         """Where the key set is."""
         return f"{self.origin}/keys"
+
+    @property
+    def introspection_url(self) -> str:
+        """Where opaque tokens are asked about."""
+        return f"{self.origin}/introspect"
 
     @property
     def stage(self) -> Stage:
@@ -112,6 +121,25 @@ class Issuer:
         message = signing_input(merged, self.claims(**changes))
         return compact(message, signing.sign(message))
 
+    def assertion(self, team: str, audience: str, header: Mapping[str, Any] | None = None, **changes: Any) -> str:  # noqa: ANN401
+        """Sign an assertion as Cloudflare Access does for a person, some claims changed; ``None`` leaves one out."""
+        now = int(time.time())
+        good = {
+            "iss": f"https://{team}.cloudflareaccess.com",
+            "aud": [audience],
+            "email": "person@corp.example",
+            "type": "app",
+            "identity_nonce": uuid4().hex,
+            "country": "US",
+            "sub": "7335d417-61da-459d-899c-0a01c76a2f94",
+            "iat": now,
+            "nbf": now,
+            "exp": now + 300,
+        }
+        kept = {name: value for name, value in {**good, **changes}.items() if value is not None}
+        message = signing_input({"alg": "RS256", "kid": "k1", "typ": "JWT", **(header or {})}, kept)
+        return compact(message, self.keys["K1"].sign(message))
+
     def document(self) -> bytes:
         """Give the key set as it is served."""
         if self.raw_keys is not None:
@@ -121,8 +149,22 @@ class Issuer:
     def metadata_document(self) -> bytes:
         """Give the metadata as they are served."""
         named = "https://another.example" if self.fault == "other-issuer" else self.url
-        document = {"issuer": named, "jwks_uri": self.jwks_url, "token_endpoint": f"{self.origin}/token"}
+        document = {
+            "issuer": named,
+            "jwks_uri": self.jwks_url,
+            "token_endpoint": f"{self.origin}/token",
+            "introspection_endpoint": self.introspection_url,
+        }
         return json.dumps({**document, **self.extra_metadata}).encode()
+
+    def introspect(self, form: str, authorization: str) -> tuple[int, bytes]:
+        """Answer a question about an opaque token (RFC 7662 §2.2)."""
+        self.asked.append((form, authorization))
+        (token,) = parse_qs(form, strict_parsing=True)["token"]
+        said = self.opaque.get(token, {"active": False})
+        if isinstance(said, int):
+            return said, b"{}"
+        return 200, said if isinstance(said, bytes) else json.dumps(said).encode()
 
     def answer_to(self, path: str) -> bytes | None:
         """Give the document at a path."""
@@ -185,8 +227,20 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/token":
             token = {"access_token": self.server.issuer.token(), "token_type": "Bearer", "expires_in": 300}
             self._send(200, json.dumps(token).encode())
+        elif self.path == "/introspect":
+            self._introspect(body.decode())
         else:
             self._send(404, b"{}")
+
+    def _introspect(self, form: str) -> None:
+        issuer = self.server.issuer
+        issuer.fetches[self.path] += 1
+        status, document = issuer.introspect(form, self.headers.get("authorization", ""))
+        spoil = getattr(self, f"_{issuer.fault}", None)
+        if spoil is not None:
+            spoil()
+        else:
+            self._send(status, self.faults.get(issuer.fault or "", document))
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401  (as in http.server)
         """Say nothing."""

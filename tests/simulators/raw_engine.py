@@ -93,7 +93,7 @@ SCRIPTS: Mapping[str, tuple[Step, ...]] = {
     "ends-without-done": (stream(), token("a"), token("b"), LAST),
     "stalls": (stream(), token("a"), token("b"), End.SILENCE),
     "stalls-before-the-first-byte": (stream(), End.SILENCE),
-    "slow-but-steady": (stream(), *(step for n in range(12) for step in (token(str(n)), 0.5)), DONE, LAST),
+    "slow-but-steady": (stream(), *(step for n in range(9) for step in (token(str(n)), 0.5)), DONE, LAST),
     "giant-line": (stream(), chunk(b"data: "), Flood(chunk(b"x" * 65536), 256), chunk(b"\n\n"), DONE, LAST),
     "trickle": (
         stream(),
@@ -109,7 +109,7 @@ SCRIPTS: Mapping[str, tuple[Step, ...]] = {
     "engine-error-event": (stream(), token("a"), chunk(b'data: {"error":{"code":500}}\n\n'), DONE, LAST),
     # Whole answers
     "chat": (whole(CHAT),),
-    "late-chat": (5.0, whole(CHAT)),
+    "late-chat": (2.5, whole(CHAT)),
     "never": (End.SILENCE,),
     "zipped-chat": (whole(ZIPPED_CHAT, "content-encoding: gzip"),),
     "chunked-chat": (head("content-type: application/json", "transfer-encoding: chunked"), chunk(CHAT), LAST),
@@ -122,8 +122,8 @@ SCRIPTS: Mapping[str, tuple[Step, ...]] = {
     "negative-length": (head("content-length: -5"), b"hello"),
     "length-too-long": (head("content-type: application/json", "content-length: 900"), CHAT, End.CLOSE),
     "length-too-short": (head("content-type: application/json", "content-length: 5"), CHAT),
-    "bad-chunk-size": (stream(), token("a"), b"zz\r\nhello\r\n"),
-    "chunk-longer-than-its-size": (stream(), token("a"), b"2\r\nhello\r\n", LAST),
+    "bad-chunk-size": (stream(), token("a"), 0.1, b"zz\r\nhello\r\n"),
+    "chunk-longer-than-its-size": (stream(), token("a"), 0.1, b"2\r\nhello\r\n", LAST),
     "trailers": (stream(), token("a"), DONE, b"0\r\nx-trailer: 1\r\n\r\n"),
     "unknown-coding": (head("transfer-encoding: gzip, chunked"), chunk(CHAT), LAST),
     "second-answer-at-once": (whole(CHAT) + whole(b'{"smuggled":true}'),),

@@ -1,0 +1,203 @@
+"""The commands: each reads its arguments, calls the room that does the work, and prints what it gives.
+
+Enters: the command line and the environment. Leaves: an exit status: 0 holds, 1 something was found, 2 usage or
+configuration. Rooms are imported by the command that needs them, so that help and completion do not wait.
+"""
+
+# ruff: noqa: PLC0415  (as said above)
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from gateway import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gateway.settings import Settings
+
+HOLDS, FOUND, MISUSED = 0, 1, 2
+_HIGHEST_PORT = 65535
+
+
+class Misused(Exception):  # noqa: N818  (says what is so)
+    """The command cannot do its work as it was called; the text is a sentence."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says in one sentence what was wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with status 2."""
+        self.exit(MISUSED, f"{self.prog}: {message}; see '{self.prog} --help'.\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Gives its exit status."""
+    options = parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except Misused as error:
+        sys.stderr.write(f"{error}\n")
+        return MISUSED
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return HOLDS
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the commands."""
+    top = _Parser(prog="vllm-gateway", description="The only exposed origin in front of vLLM.", allow_abbrev=False)
+    top.add_argument("--version", action="version", version=f"vllm-gateway {__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(name: str, run: object, text: str, *, json: bool = False) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        added.set_defaults(run=run)
+        if json:
+            added.add_argument("--json", action="store_true", help="print JSON for machines")
+        return added
+
+    command("serve", _serve, "Serve the policies as the GATEWAY_* environment says.")
+    demo = command("demo", _demo, "Show everything on this machine: an engine without a model, a gateway, a key.")
+    demo.add_argument("--port", type=_port, default=0, help="the gateway's port; a free one when absent")
+    demo.add_argument("--once", action="store_true", help="end after the show")
+    check = command(
+        "check", _check, "Check policy files: schema, meaning, cases, and whether the cases bite.", json=True
+    )
+    check.add_argument(
+        "paths", nargs="*", type=Path, metavar="PATH", help="files or folders; GATEWAY_POLICIES when absent"
+    )
+    explain = command("explain", _explain, "Say what a policy does with one request, and why.", json=True)
+    explain.add_argument("plane", metavar="PLANE", help="a policy file, or the name of a plane in GATEWAY_POLICIES")
+    explain.add_argument("who", metavar="WHO", help="a caller of the file's cases, or 'nobody'")
+    explain.add_argument("ask", metavar="ASK", help="method and target, such as 'POST /v1/chat/completions'")
+    explain.add_argument(
+        "body", nargs="?", type=Path, metavar="BODY.json", help="a file with the body; '-' reads it from here"
+    )
+    key = commands.add_parser("key", help="Make keys.", description="Make keys.", allow_abbrev=False)
+    keys = key.add_subparsers(metavar="COMMAND", required=True)
+    text = "Make a key, shown once, and the stanza for the policy."
+    new = keys.add_parser("new", help=text, description=text, allow_abbrev=False)
+    new.set_defaults(run=_key_new)
+    new.add_argument("client", metavar="CLIENT", help="the client of the policy that it is for")
+    new.add_argument(
+        "--not-after", type=date.fromisoformat, metavar="DATE", help="its last good day, such as 2027-01-31 (UTC)"
+    )
+    new.add_argument("--json", action="store_true", help="print JSON for machines")
+    command("schema", _schema, "Print the JSON Schema of policy files.")
+    return top
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > _HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"a port is a number up to {_HIGHEST_PORT}")
+    return int(text)
+
+
+def _serve(_: argparse.Namespace) -> int:
+    settings = _settings()
+    from gateway.server import serve
+
+    return serve(settings)
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from gateway import demo
+
+    try:
+        return demo.run(sys.stdout, port=options.port, once=options.once)
+    except demo.DemoFailed as error:
+        raise Misused(str(error)) from None
+
+
+def _check(options: argparse.Namespace) -> int:
+    from gateway.review.check import check
+
+    report = check(options.paths or _policies())
+    if options.json:
+        print(report.as_json())
+    else:
+        print(report.as_text(), file=sys.stderr if report.status == MISUSED else sys.stdout)
+    return report.status
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from datetime import UTC, datetime
+
+    from gateway.adapters.policy_files import PolicyFilesMissing, found
+    from gateway.policy.compile import compile_policy
+    from gateway.policy.source import PolicyError
+    from gateway.review.explain import NobodyOfThatName, explain
+
+    given = Path(options.plane)
+    try:
+        files = [given] if given.is_file() else [file for path in _policies() for file in found(path)]
+        policies = [compile_policy(file.read_text("utf-8"), str(file)) for file in files]
+    except (PolicyError, PolicyFilesMissing) as error:
+        raise Misused(str(error)) from None
+    for policy in policies:
+        if given.is_file() or policy.plane.name == options.plane:
+            today = datetime.now(UTC).date().isoformat()
+            try:
+                explanation = explain(policy, options.who, options.ask, _body(options.body), today)
+            except NobodyOfThatName as error:
+                raise Misused(str(error)) from None
+            print(explanation.as_json() if options.json else explanation.as_text())
+            return HOLDS if explanation.permitted else FOUND
+    known = ", ".join(policy.plane.name for policy in policies)
+    raise Misused(f"No plane is called {options.plane!r}, and no such file exists; there are: {known}.")
+
+
+def _body(path: Path | None) -> bytes:
+    if path is None:
+        return b""
+    try:
+        return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+    except OSError as error:
+        raise Misused(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _policies() -> Sequence[Path]:
+    """Give the paths of GATEWAY_POLICIES, which alone of all settings a reviewer needs."""
+    from gateway.setting_values import files
+
+    try:
+        return files(os.environ.get("GATEWAY_POLICIES", "policies/"))
+    except ValueError as error:
+        raise Misused(f"GATEWAY_POLICIES {error}.") from None
+
+
+def _key_new(options: argparse.Namespace) -> int:
+    import secrets
+
+    from gateway.identity.api_key import RANDOM_OCTETS
+    from gateway.review.key import new_key
+
+    try:
+        key = new_key(options.client, secrets.token_bytes(RANDOM_OCTETS), options.not_after)
+    except ValueError as error:
+        raise Misused(f"vllm-gateway key new: {error}.") from None
+    print(key.as_json() if options.json else key.as_text())
+    return HOLDS
+
+
+def _schema(_: argparse.Namespace) -> int:
+    from gateway.policy.schema import render
+
+    print(render(), end="")
+    return HOLDS
+
+
+def _settings() -> Settings:
+    from gateway.settings import SettingsError, load_settings
+
+    try:
+        return load_settings(os.environ)
+    except SettingsError as error:
+        raise Misused(str(error)) from None

@@ -1,0 +1,197 @@
+"""The routes that use the engine: chat and completions under all their names, and the other APIs in brief.
+
+Enters: the engine's state and a request. Leaves: the response. Chat and completions are imitated in full; of the rest
+only what a gateway relies on: which fields are looked at, the shape of the answer, and how thinking is switched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from gateway.simulator import prompt, text
+from gateway.simulator.errors import Refused, unknown_model
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.requests import Request
+
+    from gateway.simulator.state import EngineState
+
+_DIMENSIONS = 8
+
+
+async def chat_completions(engine: EngineState, request: Request) -> Response:
+    """``POST /v1/chat/completions``."""
+    return await text.chat(engine, prompt.chat(engine, await prompt.body(request)), request)
+
+
+async def completions(engine: EngineState, request: Request) -> Response:
+    """``POST /v1/completions``."""
+    return await text.completion(engine, prompt.completion(engine, await prompt.body(request)), request)
+
+
+async def batch(engine: EngineState, request: Request) -> Response:
+    """``POST /v1/chat/completions/batch``: one answer for each conversation, under one id."""
+    value = await _object(request)
+    conversations = value.get("messages")
+    if not isinstance(conversations, list) or not conversations:
+        raise Refused("Field required", kind="Bad Request", param="body.messages")
+    prompts = [prompt.chat(engine, {**value, "messages": messages, "stream": False}) for messages in conversations]
+    return await text.chat(engine, prompts[0], request)
+
+
+async def invocations(engine: EngineState, request: Request) -> Response:
+    """``POST /invocations``: chat or completion by the look of the body, no key asked, any model's name taken."""
+    value = await _object(request)
+    adapter = request.headers.get("x-amzn-sagemaker-adapter-identifier")
+    if adapter is not None and adapter not in engine.adapters:
+        raise unknown_model(adapter, engine.models)
+    if "messages" in value:
+        return await text.chat(engine, prompt.chat(engine, value, any_model=True), request)
+    if "prompt" in value:
+        return await text.completion(engine, prompt.completion(engine, value, any_model=True), request)
+    raise Refused("Cannot find suitable handler for request. Expected one of: chat, completion.")
+
+
+async def messages(engine: EngineState, request: Request) -> Response:
+    """``POST /v1/messages``: Anthropic's API; thinking is switched by ``thinking.type``."""
+    value = await _object(request)
+    answer = _answer(engine, value, request, "msg", effort=_anthropic_effort(value))
+    usage = {"input_tokens": answer.prompt.tokens, "output_tokens": answer.expected}
+    head = {"id": answer.id, "type": "message", "role": "assistant", "model": answer.prompt.model}
+    ending = {"stop_reason": "end_turn", "stop_sequence": None}
+
+    async def events() -> AsyncIterator[bytes]:
+        begun = {"input_tokens": answer.prompt.tokens, "output_tokens": 0}
+        start: dict[str, Any] = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": begun}
+        yield _typed_event({"type": "message_start", "message": start})
+        block = {"type": "text", "text": ""}
+        yield _typed_event({"type": "content_block_start", "index": 0, "content_block": block})
+        async for token in answer.tokens():
+            delta = {"type": "text_delta", "text": token}
+            yield _typed_event({"type": "content_block_delta", "index": 0, "delta": delta})
+        yield _typed_event({"type": "content_block_stop", "index": 0})
+        yield _typed_event({"type": "message_delta", "delta": ending, "usage": usage})
+        yield _typed_event({"type": "message_stop"})
+
+    async def whole() -> Response:
+        said = "".join([token async for token in answer.tokens()])
+        return JSONResponse({**head, "content": [{"type": "text", "text": said}], **ending, "usage": usage})
+
+    if answer.prompt.stream:
+        return StreamingResponse(events(), media_type=text.EVENT_STREAM)
+    return await text.until_left(request, whole)
+
+
+async def count_tokens(engine: EngineState, request: Request) -> Response:
+    """``POST /v1/messages/count_tokens``."""
+    value = await _object(request)
+    return JSONResponse({"input_tokens": _prompt(engine, value, effort=_anthropic_effort(value)).tokens})
+
+
+async def responses(engine: EngineState, request: Request) -> Response:
+    """``POST /v1/responses``: OpenAI's newer API; thinking is switched by ``reasoning.effort``."""
+    value = await _object(request)
+    reasoning = value.get("reasoning")
+    effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
+    if isinstance(value.get("input"), str):
+        value = {**value, "messages": [{"role": "user", "content": value["input"]}]}
+    else:
+        value = {**value, "messages": value.get("input")}
+    answer = _answer(engine, {**value, "max_tokens": value.get("max_output_tokens")}, request, "resp", effort=effort)
+
+    def body(status: str, said: str = "") -> dict[str, Any]:
+        part = {"type": "output_text", "text": said, "annotations": []}
+        message = {"id": "msg_1", "type": "message", "role": "assistant", "status": status, "content": [part]}
+        count = {"input_tokens": answer.prompt.tokens, "output_tokens": answer.produced}
+        usage = {**count, "total_tokens": sum(count.values())} if status == "completed" else None
+        head = {"id": answer.id, "object": "response", "created_at": answer.created, "model": answer.prompt.model}
+        return {**head, "status": status, "output": [message] if said else [], "usage": usage}
+
+    async def events() -> AsyncIterator[bytes]:
+        yield _typed_event({"type": "response.created", "response": body("in_progress")})
+        said = ""
+        async for token in answer.tokens():
+            said += token
+            yield _typed_event({"type": "response.output_text.delta", "output_index": 0, "delta": token})
+        yield _typed_event({"type": "response.completed", "response": body("completed", said)})
+
+    async def whole() -> Response:
+        said = "".join([token async for token in answer.tokens()])
+        return JSONResponse(body("completed", said))
+
+    if answer.prompt.stream:
+        return StreamingResponse(events(), media_type=text.EVENT_STREAM)
+    return await text.until_left(request, whole)
+
+
+async def tokenize(engine: EngineState, request: Request) -> Response:
+    """``POST /tokenize``: the prompt as the engine would see it, no key asked."""
+    value = await _object(request)
+    read = prompt.completion(engine, value) if "prompt" in value else _prompt(engine, value, effort=None)
+    tokens = list(range(read.tokens))
+    return JSONResponse({"count": len(tokens), "max_model_len": engine.max_model_len, "tokens": tokens})
+
+
+async def embeddings(engine: EngineState, request: Request) -> Response:
+    """``POST /v1/embeddings``, and the open ``/pooling``."""
+    value = await _object(request)
+    given = value.get("input")
+    if given is None:
+        raise Refused("Field required", kind="Bad Request", param="body.input")
+    model = prompt.served(engine, value.get("model"))
+    inputs = given if isinstance(given, list) and given and not isinstance(given[0], int) else [given]
+    vector = [0.125] * (value.get("dimensions") or _DIMENSIONS)
+    data = [{"index": index, "object": "embedding", "embedding": vector} for index in range(len(inputs))]
+    tokens = sum(len(part.split()) + 2 if isinstance(part, str) else len(part) for part in inputs)
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens, "completion_tokens": 0, "prompt_tokens_details": None}
+    head = {"id": f"embd-{uuid4().hex}", "object": "list", "created": 0, "model": model}
+    return JSONResponse({**head, "data": data, "usage": usage})
+
+
+async def rank(engine: EngineState, request: Request) -> Response:
+    """``/score`` and ``/rerank`` under all their names."""
+    value = await _object(request)
+    model = prompt.served(engine, value.get("model"))
+    documents = value.get("documents") or value.get("text_2") or value.get("data_2")
+    if documents is None:
+        raise Refused("Field required", kind="Bad Request", param="body.documents")
+    many = documents if isinstance(documents, list) else [documents]
+    tokens = sum(len(str(part).split()) + 2 for part in many)
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    if "query" in value:
+        results = [{"index": n, "document": {"text": part}, "relevance_score": 0.5} for n, part in enumerate(many)]
+        return JSONResponse({"id": "rerank-1", "model": model, "usage": usage, "results": results})
+    data = [{"index": n, "object": "score", "score": 0.5} for n in range(len(many))]
+    return JSONResponse({"id": "score-1", "object": "list", "created": 0, "model": model, "data": data, "usage": usage})
+
+
+def _anthropic_effort(value: dict[str, Any]) -> str | None:
+    thinking = value.get("thinking")
+    return "none" if isinstance(thinking, dict) and thinking.get("type") == "disabled" else None
+
+
+def _prompt(engine: EngineState, value: dict[str, Any], *, effort: str | None) -> prompt.Prompt:
+    """Read a chat of another API, where ``reasoning_effort`` means nothing and ``effort`` is its own switch."""
+    return prompt.chat(engine, {**value, "reasoning_effort": effort})
+
+
+def _answer(
+    engine: EngineState, value: dict[str, Any], request: Request, prefix: str, *, effort: str | None
+) -> text.Answer:
+    return text.Answer(engine, _prompt(engine, value, effort=effort), request, prefix)
+
+
+def _typed_event(value: dict[str, Any]) -> bytes:
+    return text.event(value, value["type"])
+
+
+async def _object(request: Request) -> dict[str, Any]:
+    value = await prompt.body(request)
+    if not isinstance(value, dict):
+        raise Refused("Input should be a valid dictionary", kind="Bad Request", param="body")
+    return value

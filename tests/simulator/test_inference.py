@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.simulator.conftest import Asking, hi
+
+INPUT = {"input": "hi", "max_output_tokens": 2}
+OFF = {"enable_thinking": False}
+
+
+async def test_invocations_takes_chats_and_prompts_for_any_model(asking: Asking) -> None:
+    assert (await asking.post("/invocations", hi(model="zzz"), key=None))[0] == 200
+    assert (await asking.post("/invocations", {"prompt": "hi"}, key=None))[0] == 200
+    assert (await asking.post("/invocations", {"input": "hi"}, key=None))[0] == 400
+    assert (await asking.post("/invocations", [], key=None))[0] == 400
+
+
+async def test_invocations_looks_for_the_adapter_of_the_header(asking: Asking) -> None:
+    headers = {"x-amzn-sagemaker-adapter-identifier": "foo"}
+    response = await asking.client.post("/invocations", json=hi(), headers=headers)
+    assert response.status_code == 404
+
+
+async def test_a_batch_takes_conversations(asking: Asking) -> None:
+    path = "/v1/chat/completions/batch"
+    assert (await asking.post(path, hi(messages=[[{"role": "user", "content": "hi"}]])))[0] == 200
+    assert (await asking.post(path, hi(messages=[])))[0] == 400
+
+
+@pytest.mark.parametrize(
+    "path, body, switch",
+    [
+        ("/v1/messages", hi(max_tokens=2), {"thinking": {"type": "disabled"}}),
+        ("/v1/messages", hi(max_tokens=2), {"chat_template_kwargs": OFF}),
+        ("/v1/messages/count_tokens", hi(), {"thinking": {"type": "disabled"}}),
+        ("/v1/responses", INPUT, {"reasoning": {"effort": "none"}}),
+        ("/v1/responses", {"input": hi()["messages"]}, {"chat_template_kwargs": OFF}),
+        ("/tokenize", hi(), {"chat_template_kwargs": OFF}),
+    ],
+)
+async def test_each_api_has_its_own_switch(
+    asking: Asking, path: str, body: dict[str, object], switch: dict[str, object]
+) -> None:
+    async def tokens(value: dict[str, object]) -> int:
+        status, answer = await asking.post(path, value)
+        assert status == 200
+        count = answer.get("usage", answer)
+        return int(count.get("input_tokens", count.get("count")))
+
+    assert await tokens({**body, "reasoning_effort": "none"}) == 14
+    assert await tokens({**body, **switch}) == 20
+
+
+async def test_messages_stream_with_named_events(asking: Asking) -> None:
+    events = await asking.events("/v1/messages", hi(max_tokens=2, stream=True))
+    names = [event.split("\n")[0].removeprefix("event: ") for event in events]
+    assert names[:3] == ["message_start", "content_block_start", "content_block_delta"]
+    assert names[-3:] == ["content_block_stop", "message_delta", "message_stop"]
+
+
+async def test_responses_stream_ends_with_completed_and_no_done(asking: Asking) -> None:
+    events = await asking.events("/v1/responses", {**INPUT, "stream": True})
+    assert events[0].startswith("event: response.created\n")
+    assert events[-1].startswith("event: response.completed\n")
+    assert '"output_tokens":2' in events[-1]
+
+
+async def test_embeddings_count_their_input(asking: Asking) -> None:
+    status, answer = await asking.post("/v1/embeddings", {"input": ["a b", "c"], "dimensions": 2})
+    assert status == 200
+    assert [len(one["embedding"]) for one in answer["data"]] == [2, 2]
+    assert answer["usage"]["prompt_tokens"] == 7
+    assert (await asking.post("/pooling", {"input": [1, 2, 3]}, key=None))[1]["usage"]["prompt_tokens"] == 3
+    assert (await asking.post("/v1/embeddings", {}))[0] == 400
+
+
+async def test_scores_and_ranks(asking: Asking) -> None:
+    _, ranked = await asking.post("/rerank", {"query": "q", "documents": ["a", "b"]}, key=None)
+    assert [result["index"] for result in ranked["results"]] == [0, 1]
+    _, scored = await asking.post("/score", {"text_1": "a", "text_2": "b"}, key=None)
+    assert scored["data"] == [{"index": 0, "object": "score", "score": 0.5}]
+    assert (await asking.post("/score", {"text_1": "a"}, key=None))[0] == 400

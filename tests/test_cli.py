@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import io
+import os
+import socket
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import orjson
+import pytest
+
+from gateway import __version__
+from gateway.cli import FOUND, HOLDS, MISUSED, main
+from gateway.identity.api_key import sha256_of
+from gateway.policy.schema import render
+
+PARTNER = str(Path(__file__).parent / "policy" / "examples" / "partner.yaml")
+ASK = ["acme app", "POST /v1/chat/completions"]
+BODY = b'{"model":"local","messages":[]}'
+
+Said = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin without any setting."""
+    for name in [name for name in os.environ if name.startswith("GATEWAY_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def body(tmp_path: Path) -> str:
+    """Write a body into a file."""
+    file = tmp_path / "body.json"
+    file.write_bytes(BODY)
+    return str(file)
+
+
+def test_the_version_is_told(capsys: Said) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == HOLDS
+    assert capsys.readouterr().out == f"vllm-gateway {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["frobnicate"], ["chec"], ["key"], ["key", "new"], ["demo", "--port", "x"], ["demo", "--port", "65536"]],
+)
+def test_wrong_usage_is_one_sentence_and_status_2(arguments: list[str], capsys: Said) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == MISUSED
+    said = capsys.readouterr().err
+    assert said.startswith("vllm-gateway")
+    assert said.count("\n") == 1
+
+
+def test_schema_prints_the_schema(capsys: Said) -> None:
+    assert main(["schema"]) == HOLDS
+    assert capsys.readouterr().out == render()
+
+
+def test_key_new_shows_a_key_once_and_the_stanza(capsys: Said) -> None:
+    assert main(["key", "new", "acme", "--not-after", "2027-01-31", "--json"]) == HOLDS
+    made = orjson.loads(capsys.readouterr().out)
+    assert made["sha256"] == sha256_of(made["key"])
+    assert made["not_after"] == "2027-01-31"
+    assert main(["key", "new", "acme"]) == HOLDS
+    assert "{sha256: " in capsys.readouterr().out
+
+
+def test_key_new_refuses_what_is_no_name_and_no_day(capsys: Said) -> None:
+    assert main(["key", "new", "Acme Inc."]) == MISUSED
+    assert "lower-case letters" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as end:
+        main(["key", "new", "acme", "--not-after", "tomorrow"])
+    assert end.value.code == MISUSED
+
+
+def test_check_tells_whether_policies_hold(tmp_path: Path, capsys: Said) -> None:
+    assert main(["check", PARTNER]) == HOLDS
+    assert "cases hold" in capsys.readouterr().out
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("policy: 1\n", "utf-8")
+    assert main(["check", str(wrong), "--json"]) == FOUND
+    assert orjson.loads(capsys.readouterr().out)["holds"] is False
+
+
+def test_check_of_a_path_that_leads_nowhere_is_misuse(capsys: Said) -> None:
+    assert main(["check", "nowhere.yaml"]) == MISUSED
+    assert "nowhere.yaml" in capsys.readouterr().err
+
+
+def test_check_takes_the_policies_of_the_environment(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    monkeypatch.setenv("GATEWAY_POLICIES", PARTNER)
+    assert main(["check"]) == HOLDS
+    assert PARTNER in capsys.readouterr().out
+    monkeypatch.setenv("GATEWAY_POLICIES", "")
+    assert main(["check"]) == MISUSED
+    assert capsys.readouterr().err.startswith("GATEWAY_POLICIES ")
+
+
+def test_explain_shows_a_permit_and_a_refusal(body: str, capsys: Said) -> None:
+    assert main(["explain", PARTNER, *ASK, body]) == HOLDS
+    assert capsys.readouterr().out.startswith("permit\n")
+    assert main(["explain", PARTNER, "acme app", "POST /invocations", body, "--json"]) == FOUND
+    assert orjson.loads(capsys.readouterr().out)["reason"] == "no-such-endpoint"
+
+
+def test_explain_finds_a_plane_by_its_name(monkeypatch: pytest.MonkeyPatch, body: str, capsys: Said) -> None:
+    monkeypatch.setenv("GATEWAY_POLICIES", PARTNER)
+    assert main(["explain", "partner", *ASK, body]) == HOLDS
+    assert main(["explain", "partnr", *ASK, body]) == MISUSED
+    assert capsys.readouterr().err == "No plane is called 'partnr', and no such file exists; there are: partner.\n"
+
+
+def test_explain_reads_a_body_from_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(BODY)))
+    assert main(["explain", PARTNER, *ASK, "-"]) == HOLDS
+    assert '"enable_thinking": false' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        ([PARTNER, "nobody we know", "GET /v1/models"], "but not 'nobody we know'."),
+        ([PARTNER, *ASK, "nowhere.json"], "nowhere.json cannot be read: No such file or directory."),
+        (["nowhere.yaml", *ASK], "policies does not exist."),
+    ],
+)
+def test_explain_says_in_a_sentence_what_it_cannot_find(
+    arguments: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Said
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["explain", *arguments]) == MISUSED
+    assert capsys.readouterr().err.endswith(f"{sentence}\n")
+
+
+def test_explain_of_a_policy_that_does_not_compile_says_why(tmp_path: Path, capsys: Said) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("policy: 2\n", "utf-8")
+    assert main(["explain", str(wrong), *ASK]) == MISUSED
+    assert capsys.readouterr().err.startswith(f"{wrong}:1:")
+
+
+def test_explain_judges_as_of_today(tmp_path: Path, capsys: Said) -> None:
+    yesterday = (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        Path(PARTNER).read_text("utf-8").replace("not_after: 2027-01-31", f"not_after: {yesterday}"), "utf-8"
+    )
+    assert main(["explain", str(file), "batch, old key", "GET /v1/models"]) == FOUND
+    assert "credential-invalid" in capsys.readouterr().out
+
+
+def test_serve_says_which_setting_is_missing(capsys: Said) -> None:
+    assert main(["serve"]) == MISUSED
+    assert "GATEWAY_LISTENERS__PUBLIC" in capsys.readouterr().err
+
+
+def test_serve_says_which_policy_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Said) -> None:
+    monkeypatch.setenv("GATEWAY_POLICIES", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("GATEWAY_LISTENERS__PUBLIC", "127.0.0.1:8080")
+    assert main(["serve"]) == MISUSED
+    assert "nowhere does not exist." in capsys.readouterr().err
+
+
+def test_demo_says_which_port_it_cannot_use(capsys: Said) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert main(["demo", "--port", str(port)]) == MISUSED
+    assert capsys.readouterr().err == f"Port {port} cannot be used: Address already in use.\n"
+
+
+def test_the_command_is_a_module_too_and_its_help_is_quick() -> None:
+    """Help imports no room: completion and typing errors do not wait for a server to load."""
+    code = "import sys; from gateway import cli; cli.parser().format_help(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split()
+    assert not {name for name in loaded if name.startswith(("uvicorn", "pydantic", "yaml", "gateway."))} - {
+        "gateway.cli"
+    }
+    shown = subprocess.run([sys.executable, "-m", "gateway", "--version"], capture_output=True, check=True, text=True)
+    assert shown.stdout == f"vllm-gateway {__version__}\n"
+
+
+def test_whoever_stops_reading_gets_no_traceback() -> None:
+    command = f"{sys.executable} -m gateway schema | head -1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=True, text=True)
+    assert (done.stdout, done.stderr) == ("{\n", "")
