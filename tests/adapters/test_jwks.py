@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.adapters.jwks import IssuerSource, JwksFetcher, metadata_urls
+from gateway.adapters.jwks import IssuerSource, JwksFetcher
 from gateway.identity.key_set import KeySet
 from gateway.reasons import Reason, Unavailable
 from tests.simulators.issuer import Issuer
@@ -36,18 +36,6 @@ async def failure(fetcher: JwksFetcher, issuer: str, source: IssuerSource = PATI
         await fetcher.fetch(issuer, source)
     assert caught.value.reason is Reason.KEYS_UNAVAILABLE
     return caught.value.detail
-
-
-def test_metadata_are_appended_for_openid_and_inserted_before_the_path_for_oauth() -> None:
-    """OpenID Connect Discovery §4.1, RFC 8414 §3.1."""
-    assert list(metadata_urls("https://login.example.com/realms/a/")) == [
-        "https://login.example.com/realms/a/.well-known/openid-configuration",
-        "https://login.example.com/.well-known/oauth-authorization-server/realms/a",
-    ]
-    assert list(metadata_urls("https://login.example.com:8443")) == [
-        "https://login.example.com:8443/.well-known/openid-configuration",
-        "https://login.example.com:8443/.well-known/oauth-authorization-server",
-    ]
 
 
 async def test_keys_are_found_through_the_openid_metadata(issuer: Issuer, fetcher: JwksFetcher) -> None:

@@ -1,0 +1,199 @@
+"""One request on a client's connection, and the answer that goes back on it.
+
+Enters: head lines and body bytes from the enforcement or the relay. Leaves: bytes in the client's transport, framed
+here and nowhere else (RFC 9112 §6), so that no framing byte of an engine ever reaches a client. Writing never waits:
+whoever streams looks at ``paused`` and is told through ``exchange.client_ready()``; when the client leaves, through
+``exchange.client_left()``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import TYPE_CHECKING, Protocol
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+from gateway.reasons import Malformed, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from uvicorn._types import ASGI3Application
+
+    from gateway.adapters.edge import EdgeProtocol
+
+FLUSH_AT_MOST_S = 5.0
+"""Seconds that a cut-off stream may take to deliver its last event."""
+
+_RESET = struct.pack("ii", 1, 0)  # linger for no time at all: the kernel sends a reset
+
+
+class Exchange(Protocol):
+    """Who must know what happens to the client's connection while an answer is on its way."""
+
+    def client_left(self) -> None:
+        """Learn that the client is gone."""
+
+    def client_ready(self) -> None:
+        """Learn that the client takes bytes again."""
+
+
+class Downstream(RequestResponseCycle):
+    """The server's side of one request.
+
+    uvicorn's cycle keeps the request side (``receive`` and its flow control); the response side is written by the
+    methods below. ``refusal`` is set where the connection's parser could not read the head, ``body_fault`` where it
+    could not read on behind it.
+    """
+
+    edge: EdgeProtocol
+    method: str
+    target: bytes
+    http_version: str
+    headers: list[tuple[bytes, bytes]]
+    peer: str | None
+    refusal: Malformed | None = None
+    body_fault: Malformed | None = None
+    exchange: Exchange | None = None
+    bytes_in = 0
+    bytes_out = 0
+    _chunked = False
+    _until_close = False
+
+    @property
+    def answered(self) -> bool:
+        """Whether the status line is on its way; from then on a failure can only cut the answer off."""
+        return self.response_started
+
+    @property
+    def paused(self) -> bool:
+        """Whether the client reads too slowly for more to be written now."""
+        return self.flow.write_paused
+
+    async def run_asgi(self, app: ASGI3Application) -> None:
+        """Run the application; where it leaves no whole answer, end the connection instead of wording one here."""
+        try:
+            await app(self.scope, self.receive, self.send)
+        finally:
+            self.cut_off()
+
+    async def read_body(self, at_most: int) -> bytes:
+        """Read the request body of at most so many bytes, within the listener's time for it.
+
+        Raises ``Malformed`` with ``BODY_TOO_LARGE``, ``REQUEST_TIMEOUT`` or the parser's reason; ``ConnectionError``
+        when the client left.
+        """
+        if not self.more_body:
+            return await self._read(at_most)
+        try:
+            async with asyncio.timeout(self.edge.limits.body_s):
+                return await self._read(at_most)
+        except TimeoutError:
+            raise Malformed(Reason.REQUEST_TIMEOUT, "the body did not arrive in time") from None
+
+    async def _read(self, at_most: int) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        more = True
+        while more:
+            message = await self.receive()
+            if message["type"] != "http.request":
+                raise ConnectionError
+            if self.body_fault is not None:
+                raise self.body_fault
+            part = message["body"]
+            size += len(part)
+            self.bytes_in = size
+            if size > at_most:
+                raise Malformed(Reason.BODY_TOO_LARGE, f"more than {at_most} bytes")
+            parts.append(part)
+            more = message["more_body"]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def answer(self, status: int, lines: Iterable[bytes], body: bytes) -> None:
+        """Write a whole answer; a request whose body was not read to its end closes the connection (RFC 9112 §9.6)."""
+        if self.disconnected or self.response_complete:
+            return
+        if self.more_body:
+            self.keep_alive = False
+        self._start(status, [*lines, b"content-length: %d\r\n" % len(body)], b"" if self.method == "HEAD" else body)
+        self.finish()
+
+    def start(self, status: int, lines: list[bytes], length: int | None, first: bytes = b"") -> None:
+        """Write the head of an answer of ``length`` body bytes (``None``: unknown), with the first of them."""
+        if length is not None:
+            self._start(status, [*lines, b"content-length: %d\r\n" % length], first)
+        elif self.http_version == "1.1":
+            self._chunked = True
+            chunk = b"%x\r\n%b\r\n" % (len(first), first) if first else b""
+            self._start(status, [*lines, b"transfer-encoding: chunked\r\n"], chunk)
+        else:
+            self._until_close = True  # HTTP/1.0 knows no chunks
+            self.keep_alive = False
+            self._start(status, lines, first)
+
+    def _start(self, status: int, lines: list[bytes], first: bytes) -> None:
+        self.response_started = True
+        self.waiting_for_100_continue = False
+        head = [STATUS_LINE[status]]
+        for name, value in self.edge.server_state.default_headers:
+            head.append(b"%b: %b\r\n" % (name, value))
+        head += lines
+        if not self.keep_alive:
+            head.append(b"connection: close\r\n")
+        head.append(b"\r\n")
+        head.append(first)
+        self.bytes_out += len(first)
+        self.transport.write(b"".join(head))
+
+    def write(self, data: bytes) -> None:
+        """Write body bytes; never an empty piece, which would end a chunked body."""
+        self.bytes_out += len(data)
+        if self._chunked:
+            self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        else:
+            self.transport.write(data)
+
+    def finish(self) -> None:
+        """End an answer that is whole."""
+        if self.response_complete or self.disconnected:
+            return
+        if self._chunked:
+            self.transport.write(b"0\r\n\r\n")
+        self._complete()
+
+    def cut_off(self, last: bytes = b"") -> None:
+        """End an answer that failed after its head, so that no client takes it for whole (RFC 9112 §8).
+
+        ``last`` is one more event where the stream stands between two. The last chunk is never written; where only the
+        end of the connection ends the body, the connection is reset instead of closed.
+        """
+        if self.response_complete or self.disconnected:
+            return
+        if last:
+            self.write(last)
+        self.keep_alive = False
+        self.response_complete = True
+        self.message_event.set()
+        if last and self._chunked:
+            self.edge.close_within(FLUSH_AT_MOST_S)
+            return
+        if self._until_close:
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.transport.abort()
+
+    def _complete(self) -> None:
+        self.response_complete = True
+        self.message_event.set()
+        self.edge.answered(self)
+
+    def lost(self) -> None:
+        """Learn from the connection that it is gone."""
+        if not self.response_complete:
+            self.disconnected = True
+        self.message_event.set()
+        exchange, self.exchange = self.exchange, None
+        if exchange is not None:
+            exchange.client_left()

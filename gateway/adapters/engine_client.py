@@ -1,0 +1,119 @@
+"""What the gateway says to an engine: the head of a relayed request, and requests of its own.
+
+Enters: judged requests, and the gateway's own questions. Leaves: request heads built from constants alone, and whole
+answers to those questions. Own questions bear another user-agent, so that an engine's log can tell what no caller
+caused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from gateway import __version__
+from gateway.reasons import Malformed, Reason, Unavailable
+from gateway.wire.http1 import ResponseReader
+
+if TYPE_CHECKING:
+    from gateway.adapters.engine_pool import EngineConnection, EnginePool
+    from gateway.ports import UpstreamRequest
+
+FETCHED_AT_MOST = 1024 * 1024
+"""Bytes of an answer to a question of our own."""
+
+_RELAYED = f"vllm-gateway/{__version__}"
+_OWN = f"vllm-gateway/{__version__} (probe)"
+
+
+class EngineClient:
+    """One engine: its pool, and its key, which is ours and never a caller's."""
+
+    def __init__(self, pool: EnginePool, api_key: str | None) -> None:
+        self.pool = pool
+        self._api_key = api_key
+        self._heads: dict[tuple[str, str, bool], bytes] = {}
+
+    def head(self, request: UpstreamRequest) -> bytes:
+        """Give the head of a relayed request; the path is the dialect's constant."""
+        key = (request.method, request.path, request.stream)
+        constant = self._heads.get(key)
+        if constant is None:
+            accept = "text/event-stream" if request.stream else "application/json"
+            fields = f"accept: {accept}\r\ncontent-type: application/json\r\n"
+            constant = self._heads[key] = self._constant(request.method, request.path, _RELAYED) + fields.encode(
+                "ascii"
+            )
+        return b"%bx-request-id: %b\r\ncontent-length: %d\r\n\r\n" % (
+            constant,
+            request.id.encode("ascii"),
+            len(request.body),
+        )
+
+    def _constant(self, method: str, path: str, agent: str) -> bytes:
+        key = f"authorization: Bearer {self._api_key}\r\n" if self._api_key else ""
+        return (
+            f"{method} {path} HTTP/1.1\r\nhost: {self.pool.address.host_field}\r\nuser-agent: {agent}\r\n"
+            f"accept-encoding: identity\r\n{key}"
+        ).encode("ascii")
+
+    async def fetch(self, method: str, path: str, *, timeout_s: float, body: bytes = b"") -> tuple[int, bytes]:
+        """Ask the engine something for ourselves; give status and body.
+
+        Raises ``Unavailable`` with ``ENGINE_UNAVAILABLE``, ``ENGINE_TIMEOUT`` or ``ENGINE_MALFORMED``.
+        """
+        connection = await self.pool.connect()
+        question = _Question(connection)
+        head = self._constant(method, path, _OWN)
+        if body:
+            head += b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)
+        connection.transport.writelines((head, b"connection: close\r\n\r\n", body))
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await question.answer
+        except TimeoutError:
+            raise Unavailable(Reason.ENGINE_TIMEOUT, "total") from None
+        finally:
+            connection.receiver = None
+            connection.transport.abort()
+
+
+class _Question:
+    """Receives the answer to one question, whole."""
+
+    def __init__(self, connection: EngineConnection) -> None:
+        self._reader = ResponseReader()
+        self._parts: list[bytes] = []
+        self._size = 0
+        self.answer: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
+        connection.receiver = self
+
+    def received(self, data: bytes) -> None:
+        """Take a piece of the answer."""
+        try:
+            self._reader.feed(data)
+        except Malformed as malformed:
+            self._fail(Reason.ENGINE_MALFORMED, malformed.detail)
+            return
+        part = self._reader.take()
+        self._size += len(part)
+        if self._size > FETCHED_AT_MOST:
+            self._fail(Reason.ENGINE_MALFORMED, "answer too long")
+            return
+        self._parts.append(part)
+        if self._reader.complete:
+            self._succeed()
+
+    def closed(self) -> None:
+        """Take the end of the connection."""
+        if self._reader.eof():
+            self._succeed()
+        else:
+            self._fail(Reason.ENGINE_UNAVAILABLE, "connection closed")
+
+    def _succeed(self) -> None:
+        if not self.answer.done():
+            self.answer.set_result((self._reader.status, b"".join(self._parts)))
+
+    def _fail(self, reason: Reason, detail: str) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(Unavailable(reason, detail))

@@ -1,0 +1,166 @@
+"""Connections to one engine, kept for the next request.
+
+Enters: an engine's address. Leaves: ``EngineConnection``, which belongs to one exchange at a time. The pool never waits
+and never queues: how many requests an engine gets is decided before. Bytes on an idle connection mean that it is out of
+step: it is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import ssl
+from typing import TYPE_CHECKING, Protocol, cast
+
+from gateway.addresses import Unix
+from gateway.reasons import Reason, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gateway.addresses import EngineAddress
+
+
+class Receiver(Protocol):
+    """The exchange that a connection belongs to."""
+
+    def received(self, data: bytes) -> None:
+        """Take bytes of the engine's answer."""
+
+    def closed(self) -> None:
+        """Learn that the connection has ended."""
+
+
+class EngineConnection(asyncio.Protocol):
+    """One connection to an engine. ``receiver`` is the exchange it belongs to, ``None`` while it is idle."""
+
+    __slots__ = ("_forget", "idle_since", "open", "receiver", "transport", "used")
+
+    transport: asyncio.Transport
+
+    def __init__(self, forget: Callable[[EngineConnection], None]) -> None:
+        self._forget = forget
+        self.receiver: Receiver | None = None
+        self.open = False
+        self.used = False
+        self.idle_since = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self.transport = cast("asyncio.Transport", transport)
+        self.open = True
+
+    def data_received(self, data: bytes) -> None:
+        """Hand bytes to the exchange; without one they are out of step."""
+        if self.receiver is None:
+            self.transport.abort()
+        else:
+            self.receiver.received(data)
+
+    def eof_received(self) -> None:
+        """Take the engine's half-close as the end: the transport closes itself then."""
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """Tell the exchange, or leave the pool."""
+        self.open = False
+        receiver, self.receiver = self.receiver, None
+        if receiver is None:
+            self._forget(self)
+        else:
+            receiver.closed()
+
+
+class EnginePool:
+    """The connections of one engine: ``idle`` at most so many, none older than ``keep_alive_s``.
+
+    The age is kept below the engine's own keep-alive (vLLM's uvicorn closes after 5 s), so that a reused connection is
+    seldom stale.
+    """
+
+    def __init__(self, address: EngineAddress, *, idle: int, keep_alive_s: float, connect_s: float) -> None:
+        self.address = address
+        self._at_most = idle
+        self._keep_alive_s = keep_alive_s
+        self._connect_s = connect_s
+        self._idle: collections.deque[EngineConnection] = collections.deque()
+        self._sweep: asyncio.TimerHandle | None = None
+        self._tls = ssl.create_default_context() if address.tls else None
+        self._shut = False
+
+    def reuse(self) -> EngineConnection | None:
+        """Take an idle connection, the youngest; ``None`` when there is none."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.open and not connection.transport.is_closing():
+                return connection
+        return None
+
+    async def connect(self) -> EngineConnection:
+        """Open a connection. Raises ``Unavailable`` with ``ENGINE_UNAVAILABLE`` or ``ENGINE_TIMEOUT`` (connect)."""
+        loop = asyncio.get_running_loop()
+        where = self.address.where
+        try:
+            async with asyncio.timeout(self._connect_s):
+                if isinstance(where, Unix):
+                    _, protocol = await loop.create_unix_connection(self._protocol, where.path)
+                else:
+                    _, protocol = await loop.create_connection(self._protocol, where.host, where.port, ssl=self._tls)
+        except TimeoutError:
+            raise Unavailable(Reason.ENGINE_TIMEOUT, "connect") from None
+        except OSError as error:
+            raise Unavailable(Reason.ENGINE_UNAVAILABLE, _why(error)) from None
+        if not protocol.open:  # nobody would be told any more
+            raise Unavailable(Reason.ENGINE_UNAVAILABLE, "connection closed")
+        return protocol
+
+    def _protocol(self) -> EngineConnection:
+        return EngineConnection(self._forget)
+
+    def give_back(self, connection: EngineConnection) -> None:
+        """Take a connection back whose answer is complete; the caller has let go of it in the same step."""
+        if self._shut or len(self._idle) >= self._at_most or connection.transport.is_closing():
+            connection.transport.abort()
+            return
+        connection.used = True
+        loop = asyncio.get_running_loop()
+        connection.idle_since = loop.time()
+        self._idle.append(connection)
+        if self._sweep is None:
+            self._sweep = loop.call_later(self._keep_alive_s / 2, self._close_old)
+
+    def _close_old(self) -> None:
+        loop = asyncio.get_running_loop()
+        oldest = loop.time() - self._keep_alive_s / 2
+        while self._idle and self._idle[0].idle_since <= oldest:
+            self._idle.popleft().transport.abort()
+        self._sweep = loop.call_later(self._keep_alive_s / 2, self._close_old) if self._idle else None
+
+    def _forget(self, connection: EngineConnection) -> None:
+        """Drop an idle connection that ended by itself."""
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    @property
+    def idle(self) -> int:
+        """How many connections wait."""
+        return len(self._idle)
+
+    def close(self) -> None:
+        """Close what is idle; what is in use closes when it is given back."""
+        self._shut = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        while self._idle:
+            self._idle.popleft().transport.abort()
+
+
+def _why(error: OSError) -> str:
+    """Name the kind of failure without the address: answers and records must not map the inside network."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, FileNotFoundError):
+        return "no such socket"
+    if isinstance(error, ssl.SSLError):
+        return "TLS failed"
+    return "not reached"

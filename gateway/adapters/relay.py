@@ -1,0 +1,342 @@
+"""The relay: one request to an engine, and its answer to the client without a task switch per chunk.
+
+Enters: an ``UpstreamRequest`` and the ``Downstream`` that waits for the answer. Leaves: the engine's body bytes in the
+client's transport, written from the engine connection's ``data_received``; and a ``Delivery``. An answer that is not a
+success is collected instead and handed to the enforcement, which words it. The relay owns time limits, back-pressure in
+both directions and the clean end of a stream that fails; it decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from gateway.ports import Delivery, Ending, EngineAnswer
+from gateway.reasons import ANSWERS, Malformed, Reason
+from gateway.wire.event_stream import KEEP_ALIVE, EventBuffer
+from gateway.wire.http1 import ResponseReader
+from gateway.wire.response_head import passing_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gateway.adapters.downstream import Downstream
+    from gateway.adapters.engine_client import EngineClient
+    from gateway.adapters.engine_pool import EngineConnection
+    from gateway.adapters.metrics import Metrics
+    from gateway.dialects.call import Usage
+    from gateway.ports import UpstreamRequest
+
+COLLECTED_AT_MOST = 64 * 1024
+"""Bytes of an engine's error answer that are read."""
+
+TAIL = 4096
+"""Bytes at the end of a plain answer in which the engine's count of tokens is looked for."""
+
+
+_OK = 200
+
+
+class Exchange:
+    """One request and its answer. While it lives, the engine's connection belongs to it and to nothing else."""
+
+    __slots__ = (
+        "_begun", "_client", "_collected", "_connection", "_downstream", "_events", "_first_byte_at", "_last",
+        "_loop", "_paused", "_reader", "_request", "_silence_s", "_size", "_spoke", "_tail", "_timer", "_usage",
+        "_write", "done",
+    )  # fmt: skip
+
+    def __init__(
+        self, request: UpstreamRequest, downstream: Downstream, client: EngineClient, silence_s: float
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._request = request
+        self._downstream = downstream
+        self._client = client
+        self._silence_s = silence_s
+        self._reader = ResponseReader()
+        self._connection: EngineConnection | None = None
+        self._events: EventBuffer | None = None
+        self._collected: list[bytes] | None = None
+        self._size = 0
+        self._tail = b""
+        self._paused = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._begun = self._last = self._spoke = self._loop.time()
+        self._write = downstream.write
+        self._first_byte_at: float | None = None
+        self._usage: Usage | None = None
+        self.done: asyncio.Future[Delivery | None] = self._loop.create_future()
+
+    def begin(self, connection: EngineConnection) -> None:
+        """Send the request."""
+        self._connection = connection
+        connection.receiver = self
+        self._downstream.exchange = self
+        connection.transport.writelines((self._client.head(self._request), self._request.body))
+        self._watch()
+
+    # What the engine does
+
+    def received(self, data: bytes) -> None:
+        """Take bytes of the engine and pass the body on: the hot path."""
+        reader = self._reader
+        try:
+            reader.feed(data)
+        except Malformed as malformed:
+            self._fail(Reason.ENGINE_MALFORMED, malformed.detail)
+            return
+        if self._first_byte_at is None:
+            self._first(reader)
+        elif reader.parts:
+            self._last = self._loop.time()
+            self._pass(reader.take())
+        if reader.complete:
+            self._complete(reader)
+        elif self._downstream.paused and not self._paused and self._connection is not None:
+            self._paused = True
+            self._connection.transport.pause_reading()
+            self._watch()
+
+    def _first(self, reader: ResponseReader) -> None:
+        """Take the head, and the first byte of the body when it comes."""
+        if not reader.status:
+            return
+        self._request.body = b""  # nothing is sent twice from here on
+        downstream = self._downstream
+        body = reader.take()
+        if body:
+            self._first_byte_at = self._last = self._loop.time()
+        if reader.status != _OK:
+            self._first_byte_at = self._last = self._loop.time()
+            self._collected = []
+            self._pass(body)
+        elif not downstream.answered:
+            self._start(reader, body)
+        elif body:
+            self._pass(body)
+        if self._request.stream:
+            self._watch()
+
+    def _pass(self, body: bytes) -> None:
+        if self._collected is not None:
+            self._collect(body)
+            return
+        body = self._counted(body)
+        if body:
+            self._write(body)
+
+    def _counted(self, body: bytes) -> bytes:
+        """Look for the engine's count of tokens; give what may be passed on: of an event stream, whole events."""
+        events = self._events
+        if events is None:
+            self._tail = body[-TAIL:] if len(body) >= TAIL else (self._tail + body)[-TAIL:]
+            return body
+        body = events.feed(body)
+        if body:
+            self._tail = body
+            self._spoke = self._last
+            self._usage = self._request.dialect.usage(body) or self._usage
+        return body
+
+    def _start(self, reader: ResponseReader, body: bytes) -> None:
+        """Write the head at once, with what is there of the body."""
+        request = self._request
+        fields = passing_fields(reader.headers)
+        length = reader.content_length
+        if request.stream and _is_event_stream(dict(fields)):
+            self._events = EventBuffer()
+            length = None
+        lines = [b"%b: %b\r\n" % field for field in fields]
+        self._downstream.start(_OK, [*request.lines, *lines], length, self._counted(body))
+        self._spoke = self._loop.time()
+
+    def _collect(self, body: bytes) -> None:
+        if self._collected is not None and self._size < COLLECTED_AT_MOST:
+            self._collected.append(body[: COLLECTED_AT_MOST - self._size])
+            self._size += len(body)
+            if self._size >= COLLECTED_AT_MOST:
+                self._detach()
+                self._end(Ending.ANSWERED)
+
+    def _complete(self, reader: ResponseReader) -> None:
+        """Give the connection back and forget it in the same step: from here on it may serve somebody else."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.receiver = None
+            if self._paused:
+                connection.transport.resume_reading()
+            if reader.keep_alive and not reader.excess:
+                self._client.pool.give_back(connection)
+            else:
+                connection.transport.abort()
+        if self._collected is not None:
+            self._end(Ending.ANSWERED)
+            return
+        dialect = self._request.dialect
+        rest = self._events.flush() if self._events is not None else b""
+        if rest:
+            self._write(rest)
+        self._usage = dialect.usage(rest or self._tail) or self._usage
+        self._downstream.exchange = None
+        self._downstream.finish()
+        whole = self._events is None or dialect.ends(rest or self._tail)
+        self._end(Ending.DELIVERED, detail="" if whole else "the stream ended without its last event")
+
+    def closed(self) -> None:
+        """Learn that the engine's connection has ended."""
+        reader = self._reader
+        connection, self._connection = self._connection, None
+        if reader.eof():
+            self._complete(reader)
+        elif reader.untouched and connection is not None and connection.used:
+            self._stop_watching()
+            self.done.set_result(None)
+        else:
+            self._fail(Reason.ENGINE_UNAVAILABLE if reader.untouched else Reason.ENGINE_ERROR, "connection closed")
+
+    # What the client does
+
+    def client_left(self) -> None:
+        """Close the engine's connection at once: it is how vLLM learns to stop computing."""
+        self._detach()
+        self._end(Ending.CLIENT_LEFT)
+
+    def client_ready(self) -> None:
+        """Read on after a pause."""
+        if self._paused and self._connection is not None:
+            self._paused = False
+            self._last = self._loop.time()
+            self._connection.transport.resume_reading()
+
+    # Ends
+
+    def _fail(self, reason: Reason, detail: str) -> None:
+        """End an answer that cannot be whole: with an error of ours, or, behind its head, with a cut."""
+        self._detach()
+        downstream = self._downstream
+        if downstream.answered:
+            downstream.exchange = None
+            event = b""
+            if self._events is not None and self._events.at_boundary:
+                event = self._request.dialect.error_event(reason, ANSWERS[reason].sentence, self._request.id)
+            downstream.cut_off(event)
+        self._end(Ending.FAILED, reason, detail)
+
+    def cancel(self) -> None:
+        """End because the gateway itself stops."""
+        self._fail(Reason.DRAINING, "")
+
+    def _detach(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.receiver = None
+            connection.transport.abort()
+
+    def _end(self, ending: Ending, reason: Reason | None = None, detail: str = "") -> None:
+        self._stop_watching()
+        if self._downstream.exchange is self:
+            self._downstream.exchange = None
+        if self.done.done():
+            return
+        reader = self._reader
+        answer = None
+        if ending is Ending.ANSWERED:
+            retry_after = dict(passing_fields(reader.headers)).get(b"retry-after", b"").decode("ascii")
+            answer = EngineAnswer(reader.status, b"".join(self._collected or ()), retry_after)
+        first_byte_s = None if self._first_byte_at is None else self._first_byte_at - self._begun
+        self.done.set_result(Delivery(ending, reason, detail, reader.status or None, answer, self._usage, first_byte_s))
+
+    def _stop_watching(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # Time
+
+    def _watch(self) -> None:
+        """Have the clock looked at when the next thing is due: one timer for each exchange, none for each chunk."""
+        due, _ = self._due()
+        if self._events is not None and self._silence_s:
+            due = min(due, max(self._spoke, self._loop.time() - self._silence_s / 2) + self._silence_s)
+        self._stop_watching()
+        self._timer = self._loop.call_at(due, self._look)
+
+    def _look(self) -> None:
+        """Look at the clock: end what is late, and comment on a silence between two events."""
+        now = self._loop.time()
+        due, late = self._due()
+        if now < due:
+            events = self._events
+            silent = now >= self._spoke + self._silence_s
+            if silent and self._silence_s and events is not None and events.at_boundary and not self._paused:
+                self._spoke = now
+                self._write(KEEP_ALIVE)
+            self._watch()
+        elif self._paused and late == "idle":
+            self._downstream.transport.abort()  # the client is the one who stalls; client_left() follows
+        else:
+            self._fail(Reason.ENGINE_TIMEOUT, late)
+
+    def _due(self) -> tuple[float, str]:
+        """Give the next deadline and its name: total always; first-byte, then idle, for streams and slow clients."""
+        deadlines = self._request.deadlines
+        due, late = self._begun + (deadlines.total or 0.0), "total"
+        if self._request.stream and self._first_byte_at is None:
+            return min((due, late), (self._begun + (deadlines.first_byte or 0.0), "first-byte"))
+        if self._request.stream or self._paused:
+            return min((due, late), (self._last + (deadlines.idle or 0.0), "idle"))
+        return due, late
+
+
+def _is_event_stream(fields: Mapping[bytes, bytes]) -> bool:
+    """Tell whether events can be told apart in a body; in an encoded one they cannot, so it passes as it is."""
+    media_type = fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    return media_type == b"text/event-stream" and b"content-encoding" not in fields
+
+
+class Relay:
+    """Forwards judged requests to their engines (the enforcement's ``Dispatcher``).
+
+    ``silence_s``: seconds of silence after which a stream gets a comment, since the tunnel's edge gives up at 100 s
+    (Cloudflare error 524); 0 for never.
+    """
+
+    def __init__(self, clients: Mapping[str, EngineClient], metrics: Metrics, silence_s: float) -> None:
+        self._clients = clients
+        self._metrics = metrics
+        self._silence_s = silence_s
+
+    async def forward(self, request: UpstreamRequest, inbound: Downstream) -> Delivery:
+        """Send a request to its engine and the answer to the client.
+
+        Raises ``Unavailable`` as ``EnginePool.connect`` does.
+        """
+        if not request.stream:
+            return await self._forward(request, inbound)
+        self._metrics.stream_opened(request.plane, request.engine)
+        try:
+            return await self._forward(request, inbound)
+        finally:
+            self._metrics.stream_closed(request.plane, request.engine)
+
+    async def _forward(self, request: UpstreamRequest, inbound: Downstream) -> Delivery:
+        """Try on a pooled connection, and once more on a fresh one if the engine had closed it in the meantime."""
+        client = self._clients[request.engine]
+        connection = client.pool.reuse()
+        while True:
+            if connection is None:
+                connection = await client.pool.connect()
+            if inbound.disconnected:
+                client.pool.give_back(connection)
+                return Delivery(Ending.CLIENT_LEFT)
+            exchange = Exchange(request, inbound, client, self._silence_s)
+            exchange.begin(connection)
+            connection = None  # it is the exchange's now
+            try:
+                delivery = await exchange.done
+            except asyncio.CancelledError:
+                exchange.cancel()
+                raise
+            if delivery is not None:
+                return delivery

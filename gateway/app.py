@@ -1,0 +1,196 @@
+"""The composition root: settings and policies in, one ASGI application for each plane out.
+
+Everything that outlives a policy is made here once (pools, keys, records); everything that a policy decides is made
+anew at each reload and put in place in one step. A policy that does not fit the settings is refused as a whole, and
+what was stays.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, cast
+
+import structlog
+
+from gateway.adapters.authenticator import Authenticator, issuers_of
+from gateway.adapters.catalogue import EngineCatalogue
+from gateway.adapters.clock import SystemClock, new_request_id
+from gateway.adapters.edge import EXTENSION
+from gateway.adapters.engine_client import EngineClient
+from gateway.adapters.engine_pool import EnginePool
+from gateway.adapters.journal import Journal
+from gateway.adapters.jwks import IssuerSource, JwksFetcher
+from gateway.adapters.key_sets import KeySets
+from gateway.adapters.readiness import readiness
+from gateway.adapters.relay import Relay
+from gateway.enforcement import Enforcement
+from gateway.policy.model import Deadlines
+from gateway.ports import Ports
+from gateway.settings import OPS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, HTTPScope
+
+    from gateway.adapters.audit_log import AuditLog
+    from gateway.adapters.downstream import Downstream
+    from gateway.adapters.metrics import Metrics
+    from gateway.adapters.ops import Readiness
+    from gateway.policy.model import Plane
+    from gateway.settings import Settings
+
+
+class Misfit(Exception):  # noqa: N818  (says what is so)
+    """Policies and settings do not fit together; each of ``problems`` is a sentence."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class PlaneApp:
+    """The ASGI application of one listener; ``enforcement`` is replaced as a whole when the policy changes."""
+
+    def __init__(self, enforcement: Enforcement[Downstream], metrics: Metrics) -> None:
+        self.enforcement = enforcement
+        self._metrics = metrics
+
+    async def __call__(self, scope: HTTPScope, _receive: ASGIReceiveCallable, _send: ASGISendCallable) -> None:
+        """Answer one request that came through ``EdgeProtocol``; no other server shows the target as it was sent."""
+        inbound = cast("Downstream", cast("dict[str, object]", scope["extensions"])[EXTENSION])  # set by the protocol
+        try:
+            await self.enforcement.serve(inbound)
+        finally:
+            if inbound.refusal is not None or inbound.body_fault is not None:
+                self._metrics.parser_refused()
+
+
+class Gateway:
+    """All planes of one process."""
+
+    def __init__(self, settings: Settings, planes: Sequence[Plane], log: AuditLog, metrics: Metrics) -> None:
+        self.settings = settings
+        self.clients = {
+            name: EngineClient(
+                EnginePool(
+                    engine.urls[0],
+                    idle=engine.pool,
+                    keep_alive_s=engine.keep_alive,
+                    connect_s=settings.deadlines.connect,
+                ),
+                engine.api_key.get_secret_value() if engine.api_key else None,
+            )
+            for name, engine in settings.engines.items()
+        }
+        self.catalogue = EngineCatalogue(self.clients)
+        self._fetcher = JwksFetcher()
+        self.key_sets = KeySets({name: _source(settings, name) for name in settings.issuers}, self._fetcher)
+        self._relay = Relay(self.clients, metrics, settings.sse_keep_alive)
+        self._journal = Journal(log, metrics)
+        self._clock = SystemClock()
+        self.apps = {
+            listener: PlaneApp(enforcement, metrics) for listener, enforcement in self._enforcements(planes).items()
+        }
+
+    @property
+    def planes(self) -> list[Plane]:
+        """The policies in force."""
+        return [app.enforcement.plane for app in self.apps.values()]
+
+    @property
+    def ages_s(self) -> dict[str, float]:
+        """Seconds since the keys of each caller were fetched, where there are some."""
+        return {caller: age for caller, age in self.key_sets.ages_s().items() if age is not None}
+
+    async def readiness(self, *, draining: bool) -> Readiness:
+        """Report whether this process can do its work."""
+        return await readiness(
+            self.planes, self.catalogue, self.key_sets, self.settings.not_enforced, draining=draining
+        )
+
+    def reload(self, planes: Sequence[Plane]) -> None:
+        """Put new policies in place of all the old ones. Raises ``Misfit`` and changes nothing when they do not fit."""
+        enforcements = self._enforcements(planes)
+        for listener, enforcement in enforcements.items():
+            self.apps[listener].enforcement = enforcement
+
+    def _enforcements(self, planes: Sequence[Plane]) -> Mapping[str, Enforcement[Downstream]]:
+        """Make what the policies decide. Raises ``Misfit``."""
+        served = {plane.listener: plane for plane in planes if plane.listener in self.settings.listeners}
+        problems = [*misfits(self.settings, served)]
+        if problems:
+            raise Misfit(*problems)
+        issuers: dict[str, str] = {}
+        for plane in served.values():
+            issuers.update(issuers_of(plane))
+        self.key_sets.keep(issuers)
+        return {listener: self._enforcement(plane) for listener, plane in served.items()}
+
+    def _enforcement(self, plane: Plane) -> Enforcement[Downstream]:
+        ports = Ports(
+            Authenticator(plane, self.key_sets),
+            self._relay,
+            self.catalogue,
+            self._journal,
+            self._clock,
+            new_request_id,
+            _report_bug,
+        )
+        limits = self.settings.deadlines
+        deadlines = Deadlines(limits.first_byte, limits.idle, limits.total)
+        return Enforcement(plane, self.settings.host_rule(plane.listener), deadlines, ports)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keep keys fresh within this block, and close what is open behind it."""
+        try:
+            async with self.key_sets.running():
+                yield
+        finally:
+            for client in self.clients.values():
+                client.pool.close()
+            await self._fetcher.close()
+
+
+def misfits(settings: Settings, served: Mapping[str, Plane]) -> list[str]:
+    """Find where policies and settings do not fit together."""
+    problems = [
+        f"The listener {name!r} is configured, but no policy file has it: "
+        f"write one, or remove GATEWAY_LISTENERS__{_upper(name)}."
+        for name in settings.listeners
+        if name != OPS and name not in served
+    ]
+    for listener, plane in served.items():
+        problems += [
+            f"{plane.source}: the engine {engine!r} is not configured: set GATEWAY_ENGINES__{_upper(engine)}__URLS."
+            for engine in sorted({model.engine for model in plane.models.values()} - set(settings.engines))
+        ]
+        problems += [
+            f"{plane.source}: client {client.name!r} has 'from', but on the listener {listener!r} every caller comes "
+            "from this host: remove 'from', or listen on an address of the network."
+            for client in plane.clients.values()
+            if client.networks and settings.listeners[listener].loopback and plane.edge is None
+        ]
+    problems += [
+        f"GATEWAY_ENGINES__{_upper(name)}__URLS has {len(engine.urls)} URLs; this version uses one for each engine."
+        for name, engine in settings.engines.items()
+        if len(engine.urls) > 1
+    ]
+    return problems
+
+
+def _report_bug(request_id: str, error: BaseException) -> None:
+    """Tell the operator where the gateway itself went wrong; the message of the error could quote a request."""
+    structlog.get_logger("gateway").error("internal error", request=request_id, exc_info=error)
+
+
+def _upper(name: str) -> str:
+    return name.upper().replace("-", "_")
+
+
+def _source(settings: Settings, caller: str) -> IssuerSource:
+    issuer = settings.issuers[caller]
+    return IssuerSource(
+        issuer.jwks_url, issuer.jwks_max_age, issuer.jwks_max_stale, issuer.jwks_cool_down, issuer.timeout
+    )

@@ -1,0 +1,312 @@
+"""The policy enforcement point: leads one request through the six rooms; the only module that knows their order.
+
+Enters: an ``Inbound`` request of one plane. Leaves: exactly one answer and exactly one audit record. Each room takes
+the type that the room before it made, so no step can be skipped; the first refusal ends the walk. It knows ports, never
+an adapter: it has no socket, no clock and no key of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic
+
+from gateway.audit import AuditRecord, Outcome, Verdict
+from gateway.dialects.openai_models import ModelEntry, model_body, models_body
+from gateway.dialects.registry import DIALECTS
+from gateway.identity.challenge import challenge
+from gateway.identity.credential import CredentialReader
+from gateway.policy.decide import admit, endpoint_for, judge
+from gateway.policy.decision import Deny
+from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
+from gateway.reasons import Malformed, Reason, Unavailable
+from gateway.refusal import Refusal
+from gateway.wire.headers import RequestHeaders, media_type_is_json
+from gateway.wire.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gateway.dialects.call import Dialect
+    from gateway.dialects.openai_models import ServedModel
+    from gateway.identity.credential import Credential
+    from gateway.policy.decision import Grant, Permit
+    from gateway.policy.model import Deadlines, Endpoint, Plane
+    from gateway.ports import Inbound, Ports
+    from gateway.wire.hosts import HostRule
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Room 2's work: what is asked for, and by which credential."""
+
+    endpoint: Endpoint
+    headers: RequestHeaders
+    credential: Credential
+
+
+_ALWAYS = (b"cache-control: no-store\r\n", b"x-content-type-options: nosniff\r\n")
+_OK = 200
+
+
+class Enforcement(Generic[InboundT]):
+    """The PEP of one plane, as its policy stands now; a reload makes a new one."""
+
+    def __init__(self, plane: Plane, hosts: HostRule, deadlines: Deadlines, ports: Ports[InboundT]) -> None:
+        self.plane = plane
+        self._hosts = hosts
+        self._ports = ports
+        keys = {key.sha256: client.caller for client in plane.clients.values() for key in client.keys}
+        self._credentials = CredentialReader(plane.callers, keys, edge=plane.edge is not None)
+        endpoints = [endpoint for by_method in plane.endpoints.values() for endpoint in by_method.values()]
+        self._endpoints = {endpoint.name: endpoint for endpoint in endpoints}
+        self._deadlines = {endpoint.name: _resolved(endpoint.deadlines, deadlines) for endpoint in endpoints}
+        self._default_dialect = DIALECTS["openai-chat"]
+
+    async def serve(self, inbound: InboundT) -> None:
+        """Answer one request and record it, whatever happens."""
+        ports = self._ports
+        begun = ports.clock.ticks()
+        record = AuditRecord(ports.clock.now(), ports.new_id(), self.plane.name, self.plane.listener, self.plane.digest)
+        record.peer = inbound.peer or "unix"
+        record.method = inbound.method
+        record.target = inbound.target
+        try:
+            refusal = await self._outcome(inbound, record, begun)
+            if refusal is not None:
+                self._refuse(inbound, record, refusal)
+        except BaseException:  # cancelled: the gateway stops before the answer is whole
+            record.outcome = Outcome.DRAINING
+            self._refuse(inbound, record, Refusal.of(Unavailable(Reason.DRAINING)))
+            raise
+        finally:
+            record.bytes_in = inbound.bytes_in
+            record.bytes_out = inbound.bytes_out
+            record.total_ms = (ports.clock.ticks() - begun) * 1000
+            ports.journal.note(record)
+
+    async def _outcome(self, inbound: InboundT, record: AuditRecord, begun: float) -> Refusal | None:
+        """Walk through the rooms and turn whatever ends the walk into a refusal; ``None``: none is to be answered."""
+        try:
+            return await self._lead(inbound, record, begun)
+        except (Malformed, Unavailable) as cause:
+            return Refusal.of(cause)
+        except ConnectionError:
+            record.verdict, record.outcome = Verdict.PERMIT, Outcome.CLIENT_LEFT  # as far as it came
+            return None
+        except Exception as error:  # noqa: BLE001  (a bug of ours: the caller gets no detail, the operator the place)
+            self._ports.report_bug(record.id, error)
+            return Refusal.of(Unavailable(Reason.INTERNAL, type(error).__name__))
+
+    async def _lead(self, inbound: InboundT, record: AuditRecord, begun: float) -> Refusal | None:
+        """Walk through the rooms; give the refusal, or ``None`` when an answer is out."""
+        ports = self._ports
+        reading = self._read(inbound, record)
+        if isinstance(reading, Deny):
+            return Refusal.of(reading)
+        now = ports.clock.now()
+        principal = ports.authenticator.known(reading.credential, now)
+        if principal is None:
+            principal = await ports.authenticator.identify(reading.credential, now)
+        record.subject = principal.subject
+        grant = admit(self.plane, reading.endpoint, principal, inbound.peer, ports.clock.today())
+        if isinstance(grant, Deny):
+            return Refusal.of(grant)
+        record.client = grant.client.name
+        record.head_ms = (ports.clock.ticks() - begun) * 1000
+        dialect = DIALECTS[reading.endpoint.dialect]
+        if dialect.upstream is None:
+            return await self._list_models(inbound, record, grant)
+        request = await self._judge(inbound, record, reading, grant)
+        if isinstance(request, Deny):
+            return Refusal.of(request)
+        return self._close(record, await ports.dispatcher.forward(request, inbound), dialect)
+
+    def _read(self, inbound: InboundT, record: AuditRecord) -> _Reading | Deny:
+        """Room 2: syntax, then host, path, method, query, credential."""
+        if inbound.refusal is not None:
+            raise inbound.refusal
+        not_canonical = target = None
+        try:
+            target = Target.parse(inbound.target)
+        except Malformed as malformed:
+            if malformed.reason is not Reason.TARGET_NOT_CANONICAL:
+                raise
+            not_canonical = malformed  # a 404 like any other: syntax and host come first
+        headers = RequestHeaders.parse(inbound.headers, http_version=inbound.http_version, hosts=self._hosts)
+        record.client_request_id = headers.request_id
+        record.edge_ip = headers.cf_connecting_ip
+        record.cf_ray = headers.cf_ray
+        if not self._ports.journal.ready:
+            raise Unavailable(Reason.AUDIT_UNAVAILABLE)
+        if target is None:
+            raise not_canonical or Malformed(Reason.TARGET_MALFORMED)
+        endpoint = endpoint_for(self.plane, inbound.method, target)
+        if isinstance(endpoint, Deny):
+            return endpoint
+        record.endpoint = endpoint.name
+        if endpoint.dialect not in DIALECTS:
+            return Deny(Reason.NO_SUCH_ENDPOINT, record=f"dialect {endpoint.dialect} is not served by this version")
+        credential = self._credentials.read(headers)
+        record.credential = credential.kind.value
+        return _Reading(endpoint, headers, credential)
+
+    async def _judge(
+        self, inbound: InboundT, record: AuditRecord, reading: _Reading, grant: Grant
+    ) -> UpstreamRequest | Deny:
+        """Rooms 4 and 5: the body, only now read; the judgement; what is sent instead."""
+        ports = self._ports
+        endpoint = reading.endpoint
+        body = await _body(inbound, reading.headers, endpoint.body_limit or 0)
+        begun = ports.clock.ticks()
+        dialect = DIALECTS[endpoint.dialect]
+        call = dialect.read(body)
+        permit = judge(self.plane, grant, call)
+        if isinstance(permit, Deny):
+            return permit
+        if permit.model is None or dialect.upstream is None:
+            message = f"dialect {dialect.name} was permitted without a model"
+            raise RuntimeError(message)
+        record.model = permit.model.alias
+        record.engine = permit.model.engine
+        record.changes = [str(change) for change in permit.changes]
+        method, path = dialect.upstream
+        request = UpstreamRequest(
+            record.id,
+            self.plane.name,
+            permit.model.engine,
+            method,
+            path,
+            dialect.write(call, permit.changes),
+            next((bool(change.value) for change in reversed(permit.changes) if change.field == "stream"), call.stream),
+            dialect,
+            self._deadlines[endpoint.name],
+            _lines(record.id, permit),
+        )
+        record.judge_ms = (ports.clock.ticks() - begun) * 1000
+        return request
+
+    async def _list_models(self, inbound: InboundT, record: AuditRecord, grant: Grant) -> Refusal | None:
+        """Answer ``GET /v1/models`` and ``/v1/models/{model}``: the client's models that the engines really serve."""
+        endpoint = grant.endpoint
+        aliases = grant.client.models if endpoint.model is None else (endpoint.model,)
+        listed: list[ModelEntry] = []
+        served = await self._served({self.plane.models[alias].engine for alias in aliases})
+        for alias in aliases:
+            model = self.plane.models[alias]
+            entry = served.get(model.engine, {}).get(model.served_as)
+            if entry is not None and alias in grant.client.models:
+                listed.append(ModelEntry(alias, entry.created, entry.max_model_len))
+        if endpoint.model is not None and not listed:
+            return Refusal.of(Deny(Reason.MODEL_NOT_PERMITTED))
+        body = models_body(listed) if endpoint.model is None else model_body(listed[0])
+        inbound.answer(_OK, [*_lines(record.id), b"content-type: application/json\r\n"], body)
+        record.verdict, record.status = Verdict.PERMIT, _OK
+        record.outcome = Outcome.OK if inbound.answered else Outcome.CLIENT_LEFT
+        return None
+
+    async def _served(self, engines: Iterable[str]) -> dict[str, Mapping[str, ServedModel]]:
+        """Ask the engines what they serve; one that does not answer serves nothing, and none is an ``Unavailable``."""
+        answers: dict[str, Mapping[str, ServedModel]] = {}
+        failure: Unavailable | None = None
+        for engine in sorted(engines):
+            try:
+                answers[engine] = await self._ports.catalogue.served(engine)
+            except Unavailable as unavailable:
+                failure = unavailable
+        if failure is not None and not answers:
+            raise failure
+        return answers
+
+    def _close(self, record: AuditRecord, delivery: Delivery, dialect: Dialect) -> Refusal | None:
+        """Write into the record how a dispatch ended; give the refusal that the caller has yet to get."""
+        record.verdict = Verdict.PERMIT
+        record.engine_status = delivery.engine_status
+        record.usage = delivery.usage
+        if delivery.first_byte_s is not None:
+            record.first_byte_ms = delivery.first_byte_s * 1000
+        if delivery.ending is Ending.DELIVERED:
+            record.status = _OK
+            record.outcome = Outcome.ENGINE_DIED if delivery.detail else Outcome.OK
+            record.detail = delivery.detail
+        elif delivery.ending is Ending.CLIENT_LEFT:
+            record.outcome = Outcome.CLIENT_LEFT
+        elif delivery.answer is not None:
+            answer = delivery.answer
+            record.outcome = Outcome.OK
+            return Refusal.of_engine(answer.status, dialect.engine_message(answer.body), answer.retry_after)
+        elif delivery.reason is not None:
+            record.outcome = _OUTCOMES.get((delivery.reason, delivery.detail), Outcome.ENGINE_DIED)
+            return Refusal.of(Unavailable(delivery.reason, delivery.detail))
+        return None
+
+    def _refuse(self, inbound: InboundT, record: AuditRecord, refusal: Refusal) -> None:
+        """Answer and record what did not go through."""
+        record.reason = refusal.reason
+        record.detail = refusal.record
+        if refusal.made_here:
+            ours = refusal.status >= 500 or refusal.reason in _ENGINES  # noqa: PLR2004
+            record.verdict = Verdict.FAILURE if ours else Verdict.DENY
+        if inbound.answered:
+            record.status = _OK  # the head was out: the stream was cut off
+            return
+        record.status = refusal.status
+        if refusal.reason in ENDS_CONNECTION:
+            inbound.keep_alive = False
+        endpoint = self._endpoints.get(record.endpoint or "")
+        dialect = DIALECTS.get(endpoint.dialect if endpoint else "", self._default_dialect)
+        asked = challenge(refusal.reason, self.plane.name, endpoint.needs if endpoint else ())
+        lines = [b"x-request-id: %b\r\n" % record.id.encode("ascii"), *_ALWAYS, *refusal.lines(asked)]
+        inbound.answer(refusal.status, lines, refusal.body(dialect, record.id))
+
+
+ENDS_CONNECTION = frozenset(
+    {
+        Reason.TARGET_MALFORMED,
+        Reason.TARGET_TOO_LONG,
+        Reason.HEADERS_MALFORMED,
+        Reason.HEADERS_TOO_LARGE,
+        Reason.INTERNAL,
+    }
+)
+"""Reasons behind which nothing more is read: who wrote such a head may mean another end of it (RFC 9112 §11.2), and
+whatever went wrong inside ends with this connection.
+"""
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_., -]")
+_NAMED_AT_MOST = 1024
+
+_ENGINES = frozenset(reason for reason in Reason if reason.value.startswith("engine-"))
+
+_OUTCOMES = {
+    (Reason.ENGINE_TIMEOUT, "idle"): Outcome.IDLE,
+    (Reason.DRAINING, ""): Outcome.DRAINING,
+}
+
+
+async def _body(inbound: Inbound, headers: RequestHeaders, at_most: int) -> bytes:
+    """Read a body that says what it is. Raises ``Malformed`` with the body's reasons."""
+    if headers.content_length is not None and headers.content_length > at_most:
+        raise Malformed(Reason.BODY_TOO_LARGE, f"this endpoint reads at most {at_most} bytes")
+    if headers.content_encoding is not None:
+        raise Malformed(Reason.MEDIA_TYPE_NOT_ACCEPTED, "content codings are not accepted")
+    if not media_type_is_json(headers.content_type):
+        raise Malformed(Reason.MEDIA_TYPE_NOT_ACCEPTED)
+    return await inbound.read_body(at_most)
+
+
+def _lines(request_id: str, permit: Permit | None = None) -> list[bytes]:
+    """Give the header lines of an answer that goes through; dropped, lowered and replaced fields are named."""
+    lines = [b"x-request-id: %b\r\n" % request_id.encode("ascii"), *_ALWAYS]
+    if permit is not None and permit.changes:
+        named = ", ".join(
+            [str(change) for change in permit.changes if change.action != "set" and change.field != "model"]
+        )
+        if named:
+            # Names of dropped fields are the caller's own text: nothing of it may end the header line.
+            lines.append(b"x-gateway-changes: %b\r\n" % _UNSAFE.sub("?", named)[:_NAMED_AT_MOST].encode("ascii"))
+    return lines
+
+
+def _resolved(own: Deadlines, settings: Deadlines) -> Deadlines:
+    return type(own)(own.first_byte or settings.first_byte, own.idle or settings.idle, own.total or settings.total)

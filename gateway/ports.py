@@ -1,0 +1,170 @@
+"""The ports of the enforcement, and the values that cross them.
+
+Leaves: one Protocol for each thing outside that the enforcement needs, implemented in ``adapters`` and by the doubles
+of the tests, and the frozen values that go in and out. No behaviour is here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from gateway.audit import AuditRecord
+    from gateway.dialects.call import Dialect, Usage
+    from gateway.dialects.openai_models import ServedModel
+    from gateway.identity.credential import Credential
+    from gateway.identity.principal import Principal
+    from gateway.policy.model import Deadlines
+    from gateway.reasons import Malformed, Reason
+
+
+class Inbound(Protocol):
+    """Room 1, the door, as the enforcement sees it: one request, and the way back.
+
+    ``keep_alive``: whether the connection goes on behind the answer.
+    """
+
+    method: str
+    target: bytes
+    http_version: str
+    headers: list[tuple[bytes, bytes]]
+    peer: str | None
+    refusal: Malformed | None
+    keep_alive: bool
+    bytes_in: int
+    bytes_out: int
+
+    async def read_body(self, at_most: int) -> bytes:
+        """Read the body.
+
+        Raises ``Malformed`` (too large, too slow, broken) and ``ConnectionError`` when the caller left.
+        """
+
+    def answer(self, status: int, lines: Iterable[bytes], body: bytes) -> None:
+        """Write a whole answer."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether an answer is out, at least its head."""
+
+
+@dataclass(slots=True)
+class UpstreamRequest:
+    """Room 5's work: what goes to the engine, and what the answer's head says besides the engine's own fields.
+
+    No byte of the caller's target or header fields is in it. ``deadlines`` are resolved: no ``None`` is left.
+    """
+
+    id: str
+    plane: str
+    engine: str
+    method: str
+    path: str
+    body: bytes = field(repr=False)
+    stream: bool
+    dialect: Dialect
+    deadlines: Deadlines
+    lines: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineAnswer:
+    """An engine's answer that is no success, read to its end or to a bound."""
+
+    status: int
+    body: bytes = field(repr=False)
+    retry_after: str = ""
+
+
+class Ending(Enum):
+    """How a dispatch ended: passed on whole, answered with an error yet to be worded, failed, or without a caller."""
+
+    DELIVERED = "delivered"
+    ANSWERED = "answered"
+    FAILED = "failed"
+    CLIENT_LEFT = "client-left"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What became of a dispatched request.
+
+    ``first_byte_s``: seconds from its dispatch to the first byte of the body.
+    """
+
+    ending: Ending
+    reason: Reason | None = None
+    detail: str = ""
+    engine_status: int | None = None
+    answer: EngineAnswer | None = None
+    usage: Usage | None = None
+    first_byte_s: float | None = None
+
+
+InboundT = TypeVar("InboundT", bound=Inbound)
+"""The door of one composition: what its dispatcher can write to is more than the enforcement needs."""
+
+InboundT_contra = TypeVar("InboundT_contra", bound=Inbound, contravariant=True)
+
+
+class Dispatcher(Protocol[InboundT_contra]):
+    """Room 6: sends a request to its engine and the answer to the caller."""
+
+    async def forward(self, request: UpstreamRequest, inbound: InboundT_contra) -> Delivery:
+        """Relay one call. Raises ``Unavailable`` when the engine cannot be reached."""
+
+
+class Catalogue(Protocol):
+    """What the engines serve."""
+
+    async def served(self, engine: str) -> Mapping[str, ServedModel]:
+        """Give the models of an engine by the names it serves. Raises ``Unavailable``."""
+
+
+class Authenticator(Protocol):
+    """Turns a credential into a verified principal."""
+
+    def known(self, credential: Credential, now: float) -> Principal | None:
+        """Give the principal of a credential that was verified before, or needs nothing from outside."""
+
+    async def identify(self, credential: Credential, now: float) -> Principal:
+        """Verify a credential. Raises ``Malformed(CREDENTIAL_INVALID)`` and ``Unavailable(KEYS_UNAVAILABLE)``."""
+
+
+class Journal(Protocol):
+    """Where records go: the audit log and the metrics."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether records are kept at the moment."""
+
+    def note(self, record: AuditRecord) -> None:
+        """Keep one record."""
+
+
+class Clock(Protocol):
+    """Time as an argument: ``now`` is Unix time, ``ticks`` never goes back; both in seconds.
+
+    ``today`` is a UTC date (ISO).
+    """
+
+    def now(self) -> float: ...  # noqa: D102
+    def ticks(self) -> float: ...  # noqa: D102
+    def today(self) -> str: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Ports(Generic[InboundT]):
+    """What the enforcement of a plane is connected to."""
+
+    authenticator: Authenticator
+    dispatcher: Dispatcher[InboundT]
+    catalogue: Catalogue
+    journal: Journal
+    clock: Clock
+    new_id: Callable[[], str]
+    report_bug: Callable[[str, BaseException], None]

@@ -1,0 +1,662 @@
+"""One request is led through the rooms in order, answered once and recorded once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_network
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gateway.audit import Outcome, Verdict
+from gateway.dialects.call import Usage
+from gateway.dialects.openai_models import ServedModel
+from gateway.enforcement import Enforcement
+from gateway.identity.principal import Principal
+from gateway.identity.refusal import invalid
+from gateway.policy.model import Deadlines, Endpoint, ParameterRules
+from gateway.ports import Delivery, Ending, EngineAnswer, Ports, UpstreamRequest
+from gateway.reasons import ANSWERS, Malformed, Reason, Unavailable
+from gateway.wire.hosts import HostRule
+from tests.policy.planes import PARTNER, client, plane, principal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gateway.audit import AuditRecord
+    from gateway.identity.credential import Credential
+    from gateway.policy.model import Plane
+
+ID = "0123456789abcdef" * 2
+HI = {"model": "local", "messages": [{"role": "user", "content": "hi"}]}
+SETTINGS = Deadlines(100, 60, 600)
+ALWAYS = {"x-request-id": ID, "cache-control": "no-store", "x-content-type-options": "nosniff"}
+
+
+# Doubles
+
+
+@dataclass
+class Door:
+    """One request, and what is answered to it."""
+
+    method: str = "POST"
+    target: bytes = b"/v1/chat/completions"
+    http_version: str = "1.1"
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    peer: str | None = "192.0.2.1"
+    refusal: Malformed | None = None
+    keep_alive: bool = True
+    bytes_in: int = 0
+    bytes_out: int = 0
+    body: bytes | BaseException = b""
+    answers: list[tuple[int, dict[str, str], bytes]] = field(default_factory=list)
+    limits: list[int] = field(default_factory=list)
+    head_out: bool = False
+    left: bool = False
+
+    @property
+    def answered(self) -> bool:
+        return self.head_out or bool(self.answers)
+
+    async def read_body(self, at_most: int) -> bytes:
+        self.limits.append(at_most)
+        if isinstance(self.body, BaseException):
+            raise self.body
+        self.bytes_in = len(self.body)
+        return self.body
+
+    def answer(self, status: int, lines: Iterable[bytes], body: bytes) -> None:
+        if self.left:
+            return
+        headers: dict[str, str] = {}
+        for line in lines:
+            assert line.endswith(b"\r\n")
+            assert not set(line[:-2]) & set(b"\r\n\0")
+            name, colon, value = line[:-2].decode("ascii").partition(": ")
+            assert colon
+            assert name == name.lower()
+            assert name not in headers
+            headers[name] = value
+        self.bytes_out = len(body)
+        self.answers.append((status, headers, body))
+
+
+class Gatehouse:
+    """An authenticator: who a credential speaks for, by its text, or what is wrong with it."""
+
+    def __init__(self, principals: Mapping[str, Principal | BaseException], *, remembers: bool = False) -> None:
+        self._principals = principals
+        self._remembers = remembers
+        self.asked = 0
+
+    def known(self, credential: Credential, now: float) -> Principal | None:
+        found = self._principals.get(credential.text)
+        return found if self._remembers and isinstance(found, Principal) else None
+
+    async def identify(self, credential: Credential, now: float) -> Principal:
+        self.asked += 1
+        found = self._principals.get(credential.text, invalid("no such credential"))
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+
+class Dispatch:
+    """A dispatcher that ends as it is told."""
+
+    def __init__(self, ending: Delivery | BaseException) -> None:
+        self.ending = ending
+        self.requests: list[UpstreamRequest] = []
+
+    async def forward(self, request: UpstreamRequest, inbound: Door) -> Delivery:
+        self.requests.append(request)
+        if isinstance(self.ending, BaseException):
+            raise self.ending
+        if self.ending.ending is Ending.DELIVERED:
+            inbound.head_out = True
+        return self.ending
+
+
+class Engines:
+    """A catalogue of one list for all engines."""
+
+    def __init__(self, served: Mapping[str, ServedModel] | Unavailable) -> None:
+        self._served = served
+        self.asked: list[str] = []
+
+    async def served(self, engine: str) -> Mapping[str, ServedModel]:
+        self.asked.append(engine)
+        if isinstance(self._served, Unavailable):
+            raise self._served
+        return self._served
+
+
+class Records:
+    """A journal in memory."""
+
+    def __init__(self, *, ready: bool = True) -> None:
+        self.ready = ready
+        self.records: list[AuditRecord] = []
+
+    def note(self, record: AuditRecord) -> None:
+        record.to_json()
+        self.records.append(record)
+
+
+class Ticking:
+    """A clock that goes on by a millisecond whenever somebody looks."""
+
+    def __init__(self) -> None:
+        self._ticks = 0
+
+    def now(self) -> float:
+        return 1_800_000_000.0
+
+    def ticks(self) -> float:
+        self._ticks += 1
+        return self._ticks / 1000
+
+    def today(self) -> str:
+        return "2027-01-15"
+
+
+DELIVERED = Delivery(Ending.DELIVERED, engine_status=200, usage=Usage(5, 7), first_byte_s=0.25)
+SERVED = {"local": ServedModel(17, 8192), "bge-m3": ServedModel(18)}
+
+
+class House:
+    """Everything that a request can meet, put together as a test wants it."""
+
+    def __init__(
+        self,
+        rules: Plane | None = None,
+        *,
+        principals: Mapping[str, Principal | BaseException] | None = None,
+        remembers: bool = False,
+        ending: Delivery | BaseException = DELIVERED,
+        served: Mapping[str, ServedModel] | Unavailable = SERVED,
+        ready: bool = True,
+    ) -> None:
+        self.gatehouse = Gatehouse(principals or {"acme": principal()}, remembers=remembers)
+        self.dispatch = Dispatch(ending)
+        self.engines = Engines(served)
+        self.journal = Records(ready=ready)
+        self.bugs: list[tuple[str, BaseException]] = []
+        ports: Ports[Door] = Ports(
+            self.gatehouse,
+            self.dispatch,
+            self.engines,
+            self.journal,
+            Ticking(),
+            lambda: ID,
+            lambda request_id, error: self.bugs.append((request_id, error)),
+        )
+        self.enforcement = Enforcement(rules or plane(), HostRule(frozenset({b"gateway"})), SETTINGS, ports)
+
+    async def serve(self, door: Door) -> AuditRecord:
+        """Serve one request; give its one record."""
+        await self.enforcement.serve(door)
+        return self.record
+
+    @property
+    def record(self) -> AuditRecord:
+        """The one record of the one request."""
+        (record,) = self.journal.records
+        return record
+
+
+def ask(
+    body: Any = HI,  # noqa: ANN401  (any JSON, or bytes, or what reading it raises)
+    *,
+    method: str = "POST",
+    target: bytes = b"/v1/chat/completions",
+    credential: str | None = "acme",
+    **headers: str | None,
+) -> Door:
+    """Give an ordinary request, with other or (``None``) without some of its header fields."""
+    data = body if isinstance(body, bytes | BaseException) else json.dumps(body).encode()
+    fields = {
+        "host": "gateway",
+        "authorization": None if credential is None else f"Bearer {credential}",
+        "content-type": "application/json",
+        "content-length": "9" if isinstance(data, BaseException) else str(len(data)),
+        **{name.replace("_", "-"): value for name, value in headers.items()},
+    }
+    raw = [(name.encode(), value.encode()) for name, value in fields.items() if value is not None]
+    return Door(method, target, headers=raw, body=data)
+
+
+def models(target: bytes = b"/v1/models", **headers: str | None) -> Door:
+    return ask(b"", method="GET", target=target, content_length=None, content_type=None, **headers)
+
+
+def told(door: Door) -> tuple[int, dict[str, str], dict[str, Any]]:
+    """Give the one answer."""
+    ((status, headers, body),) = door.answers
+    assert headers.items() >= ALWAYS.items()
+    assert headers["content-type"] == "application/json"
+    return status, headers, json.loads(body)
+
+
+def code(door: Door) -> str:
+    return str(told(door)[2]["error"]["code"])
+
+
+# The order of checks: each fault is what it changes in a request or in the house; of two, the earlier is told.
+
+LONG = b"/" + b"a" * 3000
+SCOPED = Endpoint("scoped", "POST", b"/v1/scoped", "openai-chat", frozenset({"s"}), body_limit=1000, parameters=PARTNER)
+UNSERVED = Endpoint("rerank", "POST", b"/v1/rerank", "rerank", body_limit=1000)
+
+FAULTS: list[tuple[Reason, dict[str, Any]]] = [
+    (Reason.REQUEST_TIMEOUT, {"refusal": Malformed(Reason.REQUEST_TIMEOUT)}),
+    (Reason.TARGET_TOO_LONG, {"path": LONG}),
+    (Reason.TARGET_MALFORMED, {"path": b"http://gateway/v1/models"}),
+    (Reason.HEADERS_TOO_LARGE, {"x-a": "a" * 20_000}),
+    (Reason.HEADERS_MALFORMED, {"upgrade": "websocket"}),
+    (Reason.HOST_NOT_SERVED, {"host": "evil.example"}),
+    (Reason.AUDIT_UNAVAILABLE, {"ready": False}),
+    (Reason.TARGET_NOT_CANONICAL, {"path": b"/v1/%63hat/completions"}),
+    (Reason.NO_SUCH_ENDPOINT, {"path": b"/metrics"}),
+    (Reason.METHOD_NOT_ALLOWED, {"method": "DELETE"}),
+    (Reason.QUERY_NOT_ACCEPTED, {"query": b"?"}),
+    (Reason.CREDENTIAL_MISSING, {"authorization": None}),
+    (Reason.CREDENTIAL_INVALID, {"authorization": "Bearer a b"}),
+    (Reason.CREDENTIAL_AMBIGUOUS, {"authorization": "Bearer acme", "cf-access-jwt-assertion": "x"}),
+    (Reason.KEYS_UNAVAILABLE, {"who": Unavailable(Reason.KEYS_UNAVAILABLE)}),
+    (Reason.CREDENTIAL_INVALID, {"who": invalid("expired")}),
+    (Reason.CLIENT_UNKNOWN, {"who": principal("nobody")}),
+    (Reason.CLIENT_SUSPENDED, {"suspended": True}),
+    (Reason.ADDRESS_NOT_ACCEPTED, {"networks": (ip_network("10.0.0.0/8"),)}),
+    (Reason.ENDPOINT_NOT_GRANTED, {"may": frozenset({"models"})}),
+    (Reason.SCOPE_MISSING, {"path": b"/v1/scoped"}),
+    (Reason.BODY_TOO_LARGE, {"content-length": "99999999"}),
+    (Reason.MEDIA_TYPE_NOT_ACCEPTED, {"content-encoding": "gzip"}),
+    (Reason.MEDIA_TYPE_NOT_ACCEPTED, {"content-type": "text/plain"}),
+    (Reason.REQUEST_TIMEOUT, {"body": Malformed(Reason.REQUEST_TIMEOUT)}),
+    (Reason.BODY_MALFORMED, {"body": b"{"}),
+    (Reason.PARAMETER_NOT_ACCEPTED, {"body": {**HI, "best_of": 2}}),
+    (Reason.MODEL_NOT_PERMITTED, {"body": {**HI, "model": "other"}}),
+    (Reason.ENGINE_UNAVAILABLE, {"ending": Unavailable(Reason.ENGINE_UNAVAILABLE, "connection refused")}),
+]
+PAIRS = [
+    (first, second)
+    for first, second in itertools.combinations(range(len(FAULTS)), 2)
+    if not FAULTS[first][1].keys() & FAULTS[second][1].keys()
+]
+
+
+async def faulty(*faults: int) -> tuple[House, Door]:
+    """Serve a request that has these faults."""
+    changed: dict[str, Any] = {}
+    for fault in faults:
+        changed |= FAULTS[fault][1]
+    take = changed.pop
+    acme = replace(
+        client("acme"),
+        suspended=take("suspended", False),
+        networks=take("networks", ()),
+        may=take("may", frozenset({"chat", "models", "scoped"})),
+    )
+    house = House(
+        plane(clients=[acme, client("other")], endpoints=[SCOPED]),
+        principals={"acme": take("who", principal())},
+        ready=take("ready", True),
+        ending=take("ending", DELIVERED),
+    )
+    target = take("path", b"/v1/chat/completions") + take("query", b"")
+    refusal = take("refusal", None)
+    door = ask(take("body", HI), method=take("method", "POST"), target=target, **changed)
+    door.refusal = refusal
+    await house.serve(door)
+    return house, door
+
+
+@pytest.mark.parametrize("first, second", PAIRS, ids=[f"{FAULTS[a][0]}-before-{FAULTS[b][0]}" for a, b in PAIRS])
+async def test_of_two_faults_the_one_that_is_checked_earlier_is_told(first: int, second: int) -> None:
+    house, _ = await faulty(first, second)
+    assert house.record.reason is FAULTS[first][0]
+
+
+@pytest.mark.parametrize("fault", range(len(FAULTS)), ids=[str(reason) for reason, _ in FAULTS])
+async def test_each_reason_has_its_answer(fault: int) -> None:
+    house, door = await faulty(fault)
+    reason = FAULTS[fault][0]
+    public = Reason.NO_SUCH_ENDPOINT if reason is Reason.TARGET_NOT_CANONICAL else reason
+    status, headers, body = told(door)
+    assert status == ANSWERS[reason].status
+    assert body["error"]["code"] == public
+    assert body["error"]["message"].startswith(ANSWERS[public].sentence.removesuffix("."))
+    assert headers["proxy-status"] == f'vllm-gateway; error={ANSWERS[public].proxy_error}; details="{public}"'
+    assert ("www-authenticate" in headers) == (ANSWERS[reason].challenge is not None)
+    assert ("allow" in headers) == (reason is Reason.METHOD_NOT_ALLOWED)
+    record = house.record
+    assert (record.reason, record.status, record.bytes_out) == (reason, status, door.bytes_out)
+    assert record.verdict is (Verdict.FAILURE if status >= 500 else Verdict.DENY)
+    assert record.total_ms
+
+
+@pytest.mark.parametrize("fault", range(len(FAULTS) - 1), ids=[str(reason) for reason, _ in FAULTS[:-1]])
+async def test_what_is_refused_reaches_no_engine(fault: int) -> None:
+    house, _ = await faulty(fault)
+    assert not house.dispatch.requests
+    assert not house.engines.asked
+
+
+async def test_without_records_nobody_is_even_asked_who_calls() -> None:
+    house = House(ready=False)
+    for door in (ask(), models()):
+        await house.enforcement.serve(door)
+        assert code(door) == "audit-unavailable"
+        assert not door.limits
+    assert not house.gatehouse.asked
+    assert len(house.journal.records) == 2
+
+
+async def test_the_body_is_not_read_before_everything_else_is_in_order() -> None:
+    for fault, (reason, changes) in enumerate(FAULTS):
+        _, door = await faulty(fault)
+        read = "body" in changes or "ending" in changes
+        assert bool(door.limits) == read, reason
+
+
+# Refusals
+
+
+async def test_both_kinds_of_404_are_one_answer() -> None:
+    answers = []
+    for target in (b"/metrics", b"/v1/../metrics", b"/v1/chat/completions;x"):
+        door = ask(target=target)
+        await House().serve(door)
+        answers.append(door.answers)
+    assert answers[0] == answers[1] == answers[2]
+
+
+async def test_all_credentials_that_fail_look_alike_and_only_the_record_knows_why() -> None:
+    doors = [ask(credential=credential) for credential in ("unknown", "a b", "vgw_mistyped")]
+    details = {(await House().serve(door)).detail for door in doors}
+    assert doors[0].answers == doors[1].answers == doors[2].answers
+    assert len(details) > 1
+    _, headers, _ = told(doors[0])
+    assert headers["www-authenticate"].startswith('Bearer realm="partner", error="invalid_token"')
+
+
+async def test_a_request_without_a_credential_is_told_what_to_send_and_no_error() -> None:
+    door = ask(credential=None)
+    await House().serve(door)
+    assert told(door)[1]["www-authenticate"] == 'Bearer realm="partner"'
+
+
+async def test_a_missing_scope_is_named() -> None:
+    _, door = await faulty(next(n for n, (reason, _) in enumerate(FAULTS) if reason is Reason.SCOPE_MISSING))
+    assert 'error="insufficient_scope"' in told(door)[1]["www-authenticate"]
+    assert told(door)[1]["www-authenticate"].endswith('scope="s"')
+
+
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PUT", "TRACE"])
+async def test_a_method_that_is_not_there_is_told_those_that_are(method: str) -> None:
+    door = ask(method=method)
+    await House().serve(door)
+    status, headers, _ = told(door)
+    assert (status, headers["allow"]) == (405, "POST")
+
+
+async def test_a_dialect_that_is_not_served_is_no_endpoint() -> None:
+    house, door = House(plane(endpoints=[UNSERVED])), ask(target=b"/v1/rerank")
+    record = await house.serve(door)
+    assert code(door) == "no-such-endpoint"
+    assert record.detail == "dialect rerank is not served by this version"
+
+
+async def test_a_wait_that_is_known_is_told() -> None:
+    house = House(principals={"acme": Unavailable(Reason.KEYS_UNAVAILABLE, "no answer", retry_after=7)})
+    door = ask()
+    record = await house.serve(door)
+    status, headers, body = told(door)
+    assert (status, headers["retry-after"]) == (503, "7")
+    assert "no answer" not in body["error"]["message"]
+    assert record.detail == "no answer"
+
+
+# What goes through
+
+
+async def test_the_engine_gets_what_was_judged_and_never_what_was_sent() -> None:
+    house = House()
+    record = await house.serve(ask({**HI, "max_tokens": 99_999, "user": "me"}, x_request_id="mine", cookie="a=b"))
+    (request,) = house.dispatch.requests
+    sent = json.loads(request.body)
+    assert (request.method, request.path) == ("POST", "/v1/chat/completions")
+    assert (sent["model"], sent["max_tokens"], "user" in sent) == ("local", 4096, False)
+    assert sent["chat_template_kwargs"] == {"enable_thinking": False}
+    assert (request.id, request.plane, request.engine, request.stream) == (ID, "partner", "main", False)
+    assert request.deadlines == SETTINGS
+    assert dict(line[:-2].split(b": ") for line in request.lines) == {
+        **{name.encode(): value.encode() for name, value in ALWAYS.items()},
+        b"x-gateway-changes": b"drop user, lower max_tokens",
+    }
+    assert (record.verdict, record.reason, record.outcome, record.status) == (Verdict.PERMIT, None, Outcome.OK, 200)
+    assert (record.endpoint, record.client, record.credential) == ("chat", "acme", "api_key")
+    assert (record.model, record.engine, record.engine_status) == ("local", "main", 200)
+    assert (record.usage, record.first_byte_ms) == (Usage(5, 7), 250)
+    assert (record.client_request_id, record.peer, record.policy) == ("mine", "192.0.2.1", "")
+    assert "lower max_tokens" in record.changes
+    assert None not in {record.head_ms, record.judge_ms, record.total_ms}
+
+
+async def test_a_caller_is_told_of_no_change_that_only_fills_in() -> None:
+    house = House()
+    await house.serve(ask())
+    assert not [line for line in house.dispatch.requests[0].lines if line.startswith(b"x-gateway-changes")]
+
+
+async def test_a_stream_is_asked_for_as_one() -> None:
+    house = House()
+    await house.serve(ask({**HI, "stream": True}))
+    assert house.dispatch.requests[0].stream
+
+
+async def test_a_credential_that_is_known_is_not_verified_again() -> None:
+    house = House(remembers=True)
+    await house.serve(ask())
+    assert house.dispatch.requests
+    assert not house.gatehouse.asked
+
+
+async def test_an_endpoints_own_deadlines_stand_before_the_settings() -> None:
+    slow = Endpoint("slow", "POST", b"/v1/slow", "openai-chat", body_limit=99, deadlines=Deadlines(idle=7))
+    rules = replace(slow, parameters=PARTNER)
+    house = House(plane(endpoints=[rules], clients=[client("acme", may=frozenset({"slow"})), client("b")]))
+    door = ask(target=b"/v1/slow")
+    await house.serve(door)
+    assert house.dispatch.requests[0].deadlines == Deadlines(100, 7, 600)
+    assert door.limits == [99]
+
+
+async def test_a_caller_on_a_unix_socket_has_no_address() -> None:
+    door = ask()
+    door.peer = None
+    assert (await House().serve(door)).peer == "unix"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a\r\nset-cookie: b", "a\nb", "a\rb", "a\0b", "ä\u2028", "a" * 3000, "\u0130", "drop x, set model"],
+)
+async def test_names_of_dropped_fields_write_no_header_line(name: str) -> None:
+    rules = ParameterRules(PARTNER.accept, drop_unlisted=True)
+    house = House(plane(rules))
+    record = await house.serve(ask({**HI, name: 1}))
+    (line,) = [line for line in house.dispatch.requests[0].lines if line.startswith(b"x-gateway-changes: ")]
+    assert line.endswith(b"\r\n")
+    assert set(line[:-2]) <= set(range(0x20, 0x7F))
+    assert len(line) < 1100
+    assert name not in json.loads(house.dispatch.requests[0].body)
+    assert b"\n" not in record.to_json()
+
+
+# Models
+
+
+async def test_the_list_has_the_clients_models_that_the_engines_serve() -> None:
+    house, door = House(plane(clients=[client("acme", models=("local", "reasoner", "embed")), client("b")])), models()
+    record = await house.serve(door)
+    status, _, body = told(door)
+    assert status == 200
+    assert [(entry["id"], entry["created"]) for entry in body["data"]] == [("local", 17), ("embed", 18)]
+    assert (record.verdict, record.outcome, record.status) == (Verdict.PERMIT, Outcome.OK, 200)
+    assert (record.engine, door.limits) == (None, [])
+
+
+async def test_one_model_is_found_by_its_path() -> None:
+    door = models(b"/v1/models/local")
+    await House().serve(door)
+    assert told(door)[2]["id"] == "local"
+
+
+async def test_a_model_that_the_client_may_not_use_does_not_exist() -> None:
+    rules = plane(clients=[client("acme", models=("embed",)), client("b")])
+    door = models(b"/v1/models/local")
+    await House(rules).serve(door)
+    assert (told(door)[0], code(door)) == (404, "model-not-permitted")
+
+
+async def test_a_model_that_the_engine_does_not_serve_does_not_exist() -> None:
+    door = models(b"/v1/models/local")
+    await House(served={}).serve(door)
+    assert (told(door)[0], code(door)) == (404, "model-not-permitted")
+
+
+async def test_a_list_that_the_engine_does_not_give_is_a_failure() -> None:
+    house = House(served=Unavailable(Reason.ENGINE_UNAVAILABLE, "connection refused"))
+    door = models()
+    record = await house.serve(door)
+    assert (told(door)[0], record.verdict) == (502, Verdict.FAILURE)
+
+
+async def test_a_list_that_nobody_waits_for_is_recorded_as_left() -> None:
+    door = models()
+    door.left = True
+    record = await House().serve(door)
+    assert (record.verdict, record.outcome) == (Verdict.PERMIT, Outcome.CLIENT_LEFT)
+
+
+# Ends of a dispatch
+
+
+@pytest.mark.parametrize(
+    "answer, status, reason, verdict",
+    [
+        (EngineAnswer(400, b'{"error":{"message":"said"}}'), 400, Reason.ENGINE_ERROR, Verdict.PERMIT),
+        (EngineAnswer(429, b"{}", "7"), 429, Reason.ENGINE_OVERLOADED, Verdict.PERMIT),
+        (EngineAnswer(401, b"{}"), 502, Reason.ENGINE_REFUSED_GATEWAY, Verdict.FAILURE),
+        (EngineAnswer(500, b"{}"), 502, Reason.ENGINE_ERROR, Verdict.FAILURE),
+        (EngineAnswer(503, b"{}", "7"), 503, Reason.ENGINE_OVERLOADED, Verdict.FAILURE),
+        (EngineAnswer(204, b""), 502, Reason.ENGINE_MALFORMED, Verdict.FAILURE),
+    ],
+)
+async def test_an_engines_error_is_worded_in_the_callers_dialect(
+    answer: EngineAnswer, status: int, reason: Reason, verdict: Verdict
+) -> None:
+    house = House(ending=Delivery(Ending.ANSWERED, engine_status=answer.status, answer=answer))
+    door = ask()
+    record = await house.serve(door)
+    found, headers, body = told(door)
+    assert (found, body["error"]["code"]) == (status, reason)
+    assert headers.get("retry-after", "") == answer.retry_after
+    assert ("proxy-status" in headers) == (verdict is Verdict.FAILURE)
+    assert ("said" in body["error"]["message"]) == (answer.status == 400)
+    assert (record.verdict, record.reason, record.status) == (verdict, reason, status)
+    assert (record.engine_status, record.outcome) == (answer.status, Outcome.OK)
+
+
+@pytest.mark.parametrize(
+    "reason, detail, outcome",
+    [
+        (Reason.ENGINE_TIMEOUT, "idle", Outcome.IDLE),
+        (Reason.ENGINE_TIMEOUT, "total", Outcome.ENGINE_DIED),
+        (Reason.ENGINE_ERROR, "connection closed", Outcome.ENGINE_DIED),
+        (Reason.DRAINING, "", Outcome.DRAINING),
+    ],
+)
+@pytest.mark.parametrize("head_out", [True, False])
+async def test_a_dispatch_that_fails_is_answered_only_if_no_head_is_out(
+    reason: Reason,
+    detail: str,
+    outcome: Outcome,
+    head_out: bool,  # noqa: FBT001  (a row of a table)
+) -> None:
+    house = House(ending=Delivery(Ending.FAILED, reason, detail, 200 if head_out else None))
+    door = ask()
+    door.head_out = head_out
+    record = await house.serve(door)
+    assert (record.verdict, record.reason, record.detail) == (Verdict.FAILURE, reason, detail)
+    assert record.outcome is outcome
+    if head_out:
+        assert not door.answers
+        assert record.status == 200
+    else:
+        assert told(door)[0] == record.status == ANSWERS[reason].status
+        assert detail in told(door)[2]["error"]["message"]
+        assert (f"; deadline={detail}" in told(door)[1]["proxy-status"]) == (reason is Reason.ENGINE_TIMEOUT)
+
+
+async def test_a_client_that_leaves_during_the_answer_gets_none() -> None:
+    house = House(ending=Delivery(Ending.CLIENT_LEFT, engine_status=200, first_byte_s=0.5))
+    door = ask()
+    record = await house.serve(door)
+    assert not door.answers
+    assert (record.verdict, record.outcome, record.reason) == (Verdict.PERMIT, Outcome.CLIENT_LEFT, None)
+    assert record.first_byte_ms == 500
+
+
+async def test_a_client_that_leaves_during_its_body_gets_none_and_is_no_failure_of_ours() -> None:
+    house, door = House(), ask(ConnectionError())
+    record = await house.serve(door)
+    assert not door.answers
+    assert (record.verdict, record.outcome, record.status) == (Verdict.PERMIT, Outcome.CLIENT_LEFT, None)
+    assert record.client == "acme"
+
+
+# Bugs and the end of the process
+
+
+@pytest.mark.parametrize("where", ["gatehouse", "body", "dispatch"])
+async def test_a_bug_is_a_500_without_detail_that_ends_the_connection(where: str) -> None:
+    bug = ZeroDivisionError("secret: hunter2")
+    house = House(
+        principals={"acme": bug if where == "gatehouse" else principal()},
+        ending=bug if where == "dispatch" else DELIVERED,
+    )
+    door = ask(bug if where == "body" else HI)
+    record = await house.serve(door)
+    status, _, body = told(door)
+    assert (status, body["error"]["code"], body["error"]["message"]) == (500, "internal", "The gateway failed.")
+    assert not door.keep_alive
+    assert (record.verdict, record.reason, record.detail) == (Verdict.FAILURE, Reason.INTERNAL, "ZeroDivisionError")
+    assert house.bugs == [(ID, bug)]
+
+
+async def test_a_refusal_does_not_end_the_connection_by_itself() -> None:
+    door = ask(credential=None)
+    await House().serve(door)
+    assert door.keep_alive
+
+
+@pytest.mark.parametrize("head_out", [True, False])
+async def test_a_request_that_is_cancelled_is_recorded_and_where_possible_told(head_out: bool) -> None:  # noqa: FBT001
+    house = House(ending=asyncio.CancelledError())
+    door = ask()
+    door.head_out = head_out
+    with pytest.raises(asyncio.CancelledError):
+        await house.enforcement.serve(door)
+    record = house.record
+    assert (record.verdict, record.reason, record.outcome) == (Verdict.FAILURE, Reason.DRAINING, Outcome.DRAINING)
+    if head_out:
+        assert not door.answers
+    else:
+        assert (told(door)[0], code(door)) == (503, "draining")

@@ -1,0 +1,367 @@
+"""The process: it begins, reloads, drains and ends as an operator expects."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import stat
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.adapters.relaying import LAST, STREAM, chunk, playing, whole
+from tests.adapters.wiring import Client, Cut, get
+from tests.small_house import INSIDE, POLICY, chat, environment
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.adapters.relaying import Line
+
+EVENT = b'data: {"choices":[]}\n\n'
+MODELS = whole(b'{"data":[{"id":"local"}]}')
+PATIENCE_S = 20
+
+
+class Running:
+    """A gateway in a process of its own."""
+
+    def __init__(self, process: Process, settings: dict[str, str], folder: Path) -> None:
+        self._process = process
+        self._settings = settings
+        self._folder = folder
+        self.lines: list[dict[str, Any]] = []
+
+    def address(self, listener: str = "PUBLIC") -> str:
+        return self._settings[f"GATEWAY_LISTENERS__{listener}"]
+
+    @asynccontextmanager
+    async def client(self, listener: str = "PUBLIC") -> AsyncIterator[Client]:
+        address = self.address(listener)
+        if address.startswith("unix:"):
+            reader, writer = await asyncio.open_unix_connection(address.removeprefix("unix:"))
+        else:
+            host, _, port = address.rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+        try:
+            yield Client(reader, writer)
+        finally:
+            writer.transport.abort()
+            await asyncio.sleep(0)
+
+    async def ask(self, data: bytes, listener: str = "PUBLIC") -> tuple[int, bytes]:
+        async with self.client(listener) as client:
+            client.send(data)
+            answer = await client.answer()
+            return answer.status, answer.body
+
+    async def chat(self, **body: object) -> tuple[int, bytes]:
+        return await self.ask(chat(self.address(), **body))
+
+    def tell(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    async def said(self, event: str) -> dict[str, Any]:
+        """Wait for an operational log line."""
+        assert self._process.stderr is not None
+        async with asyncio.timeout(PATIENCE_S):
+            for line in self.lines:
+                if line["event"] == event:
+                    return line
+            while said := await self._process.stderr.readline():
+                self.lines.append(json.loads(said))
+                if self.lines[-1]["event"] == event:
+                    return self.lines[-1]
+        pytest.fail(f"never said {event!r}: {self.lines}")
+
+    async def ended(self) -> int:
+        """Wait for the end; give the exit status."""
+        assert self._process.stderr is not None
+        async with asyncio.timeout(PATIENCE_S):
+            rest = await self._process.stderr.read()
+            self.lines += [json.loads(line) for line in rest.splitlines()]
+            return await self._process.wait()
+
+    def records(self) -> list[dict[str, Any]]:
+        """Give the audit records so far."""
+        return [json.loads(line) for line in (self._folder / "audit.jsonl").read_bytes().splitlines()]
+
+
+async def begin(settings: dict[str, str]) -> Process:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "gateway", "serve", env={**inherited, **settings}, stderr=asyncio.subprocess.PIPE
+    )
+
+
+def _write_policy(folder: Path) -> None:
+    if not list(folder.glob("*.yaml")):
+        (folder / "demo.yaml").write_text(POLICY, "utf-8")
+
+
+@asynccontextmanager
+async def running(folder: Path, engine: str = "http://127.0.0.1:9", **more: str) -> AsyncIterator[Running]:
+    """Run a gateway within this block; it must end well when it is told to."""
+    _write_policy(folder)
+    settings = environment(folder, engine, **more)
+    gateway = Running(await begin(settings), settings, folder)
+    try:
+        for _ in range(sum(name.startswith("GATEWAY_LISTENERS") for name in settings)):
+            await gateway.said("listening")
+        yield gateway
+    finally:
+        if gateway._process.returncode is None:
+            gateway.tell(signal.SIGTERM)
+        status = await gateway.ended()
+    assert status == 0
+
+
+async def refused(folder: Path, **more: str) -> str:
+    """Begin in vain; give the sentence."""
+    process = await begin(environment(folder, "http://127.0.0.1:9", **more))
+    async with asyncio.timeout(PATIENCE_S):
+        _, said = await process.communicate()
+    assert process.returncode == 2
+    return said.decode()
+
+
+async def answers(line: Line) -> None:
+    """Play an engine that answers at once."""
+    await line.send(MODELS if line.head.startswith(b"GET") else whole(b'{"choices":[]}'))
+
+
+# Begin and end
+
+
+async def test_a_gateway_serves_until_it_is_told_to_stop_and_ends_with_status_0(tmp_path: Path) -> None:
+    socket_path = tmp_path / "inside.sock"
+    (tmp_path / "inside.yaml").write_text(INSIDE, "utf-8")
+    (tmp_path / "demo.yaml").write_text(POLICY, "utf-8")
+    listeners = {"LISTENERS__INSIDE": f"unix:{socket_path}", "LISTENERS__OPS": "127.0.0.1:0"}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        listeners["LISTENERS__OPS"] = f"127.0.0.1:{free.getsockname()[1]}"
+    async with playing(answers) as (_, url), running(tmp_path, url, **listeners) as gateway:
+        assert await gateway.chat() == (200, b'{"choices":[]}')
+        assert (await gateway.ask(chat("anything"), "INSIDE"))[0] == 200
+        assert stat.S_IMODE(socket_path.stat().st_mode) == 0o660
+        status, body = await gateway.ask(get("/readyz").replace(b"host: x", b"host: localhost:1"), "OPS")
+        assert status == 421, body
+        ready = get("/readyz").replace(b"host: x", f"host: {gateway.address('OPS')}".encode())
+        status, body = await gateway.ask(ready, "OPS")
+        assert (status, json.loads(body)["planes"]["demo"]["engines"]["main"]["ready"]) == (200, True)
+        gateway.tell(signal.SIGTERM)
+        assert await gateway.ended() == 0
+    assert not socket_path.exists()
+    assert [line["event"] for line in gateway.lines if line["event"] in {"draining", "stopped"}] == [
+        "draining",
+        "stopped",
+    ]
+    assert {record["plane"] for record in gateway.records()} == {"demo", "inside"}
+
+
+async def test_what_a_policy_states_in_vain_is_said_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "inside.yaml").write_text(INSIDE, "utf-8")
+    (tmp_path / "demo.yaml").write_text(POLICY, "utf-8")
+    async with running(tmp_path, ISSUERS__CORP__CACHE="60s") as gateway:
+        closed = await gateway.said("plane stays closed: its listener has no address")
+        assert (closed["plane"], closed["listener"]) == ("inside", "inside")
+        assert (await gateway.said("without effect in this version"))["setting"] == "GATEWAY_ISSUERS__CORP__CACHE"
+        assert (await gateway.said("not enforced by this version"))["plane"] == "demo"
+
+
+async def test_a_policy_that_does_not_compile_is_status_2_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "demo.yaml").write_text(POLICY.replace("body_limit: 1MiB", "body_limit: much"), "utf-8")
+    assert f"{tmp_path}/demo.yaml:" in await refused(tmp_path)
+
+
+async def test_no_policy_is_status_2(tmp_path: Path) -> None:
+    assert "holds no *.yaml file" in await refused(tmp_path)
+
+
+async def test_a_policy_and_settings_that_do_not_fit_are_status_2(tmp_path: Path) -> None:
+    (tmp_path / "demo.yaml").write_text(POLICY, "utf-8")
+    said = await refused(tmp_path, LISTENERS__INSIDE="127.0.0.1:9")
+    assert said == (
+        "The listener 'inside' is configured, but no policy file has it: "
+        "write one, or remove GATEWAY_LISTENERS__INSIDE.\n"
+    )
+
+
+async def test_an_audit_log_that_cannot_be_opened_is_status_2(tmp_path: Path) -> None:
+    (tmp_path / "demo.yaml").write_text(POLICY, "utf-8")
+    said = await refused(tmp_path, AUDIT_LOG=str(tmp_path))
+    assert said == "GATEWAY_AUDIT_LOG cannot be opened: Is a directory.\n"
+
+
+async def test_an_address_that_is_taken_is_status_2_and_the_other_listeners_close(tmp_path: Path) -> None:
+    (tmp_path / "demo.yaml").write_text(POLICY, "utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ops = f"127.0.0.1:{taken.getsockname()[1]}"
+        said = await refused(tmp_path, LISTENERS__OPS=ops)
+    assert said.splitlines()[-1] == f"Cannot listen on {ops}: Address already in use."
+
+
+# Drain
+
+
+async def test_a_stream_under_way_comes_to_its_end_before_the_process_does(tmp_path: Path) -> None:
+    go = asyncio.Event()
+
+    async def play(line: Line) -> None:
+        await line.send(STREAM + chunk(EVENT))
+        await go.wait()
+        await line.send(chunk(EVENT) + LAST)
+
+    async with playing(play) as (_, url), running(tmp_path, url) as gateway, gateway.client() as client:
+        client.send(chat(gateway.address(), stream=True))
+        await client.head()
+        assert await client.chunk() == EVENT
+        gateway.tell(signal.SIGTERM)
+        await gateway.said("draining")
+        await asyncio.sleep(0.2)
+        with pytest.raises(ConnectionRefusedError):
+            await gateway.chat()
+        go.set()
+        assert [await client.chunk(), await client.chunk()] == [EVENT, b""]
+        assert await gateway.ended() == 0
+    assert [record["outcome"] for record in gateway.records()] == ["engine-died"]  # it ended without [DONE]
+
+
+async def test_the_ops_listener_tells_of_the_drain_until_the_end(tmp_path: Path) -> None:
+    async def play(line: Line) -> None:
+        if line.head.startswith(b"GET"):
+            await line.send(MODELS)
+        else:
+            await line.send(STREAM + chunk(EVENT))
+            await line.gone()
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        ops = f"127.0.0.1:{free.getsockname()[1]}"
+    more = {"LISTENERS__OPS": ops, "DEADLINES__DRAIN": "10s"}
+    async with playing(play) as (_, url), running(tmp_path, url, **more) as gateway, gateway.client() as client:
+        client.send(chat(gateway.address(), stream=True))
+        await client.head()
+        gateway.tell(signal.SIGTERM)
+        await gateway.said("draining")
+        status, body = await gateway.ask(get("/readyz").replace(b"host: x", f"host: {ops}".encode()), "OPS")
+        assert (status, json.loads(body)["problems"]) == (503, ["draining"])
+        client.leave()
+        assert await gateway.ended() == 0
+
+
+@pytest.mark.parametrize("said", [b"", STREAM + chunk(EVENT)])
+async def test_what_outlasts_the_drain_is_told_so_and_recorded(tmp_path: Path, said: bytes) -> None:
+    async def play(line: Line) -> None:
+        if said:
+            await line.send(said)
+        await line.gone()
+
+    drain = {"DEADLINES__DRAIN": "1s"}
+    async with playing(play) as (_, url), running(tmp_path, url, **drain) as gateway, gateway.client() as client:
+        client.send(chat(gateway.address(), stream=True))
+        await asyncio.sleep(0.3)
+        gateway.tell(signal.SIGTERM)
+        if said:
+            await client.head()
+            assert await client.chunk() == EVENT
+            assert b'"code":"draining"' in await client.chunk()
+            with pytest.raises(Cut):
+                await client.chunk()
+        else:
+            answer = await client.answer()
+            assert (answer.status, answer.headers["connection"]) == (503, "close")
+            assert b'"code":"draining"' in answer.body
+            assert await client.ended()
+        assert await gateway.ended() == 0
+    (record,) = gateway.records()
+    assert (record["verdict"], record["reason"], record["outcome"]) == ("failure", "draining", "draining")
+
+
+async def test_told_twice_it_does_not_wait(tmp_path: Path) -> None:
+    async def play(line: Line) -> None:
+        await line.send(STREAM + chunk(EVENT))
+        await line.gone()
+
+    async with playing(play) as (_, url), running(tmp_path, url) as gateway, gateway.client() as client:
+        client.send(chat(gateway.address(), stream=True))
+        await client.head()
+        gateway.tell(signal.SIGTERM)
+        await gateway.said("draining")
+        gateway.tell(signal.SIGINT)
+        async with asyncio.timeout(5):
+            assert await gateway.ended() == 0
+    (record,) = gateway.records()
+    assert record["outcome"] == "draining"
+
+
+# Reload
+
+
+async def test_a_changed_policy_is_put_in_place_without_a_restart(tmp_path: Path) -> None:
+    async with playing(answers) as (_, url), running(tmp_path, url) as gateway:
+        assert (await gateway.chat(n=2))[0] == 200
+        (tmp_path / "demo.yaml").write_text(POLICY.replace("at_most: 2", "at_most: 1").replace("n: 2", "n: 1"), "utf-8")
+        await gateway.said("policies reloaded")
+        status, body = await gateway.chat(n=2)
+        assert (status, json.loads(body)["error"]["code"]) == (400, "parameter-over-cap")
+    first, second = gateway.records()
+    assert first["policy"] != second["policy"]
+
+
+@pytest.mark.parametrize("text", [POLICY.replace("body_limit: 1MiB", "body_limit: much"), INSIDE])
+async def test_a_policy_that_cannot_be_put_in_place_leaves_the_old_one_in_force(tmp_path: Path, text: str) -> None:
+    async with playing(answers) as (_, url), running(tmp_path, url) as gateway:
+        (tmp_path / "demo.yaml").write_text(text, "utf-8")
+        gateway.tell(signal.SIGHUP)
+        said = await gateway.said("policies not reloaded: the old ones stay in force")
+        assert said["problems"]
+        assert (await gateway.chat())[0] == 200
+
+
+async def test_files_that_are_gone_leave_the_old_policies_in_force(tmp_path: Path) -> None:
+    async with playing(answers) as (_, url), running(tmp_path, url) as gateway:
+        (tmp_path / "demo.yaml").unlink()
+        gateway.tell(signal.SIGHUP)
+        await gateway.said("policies not reloaded: the old ones stay in force")
+        assert (await gateway.chat())[0] == 200
+
+
+async def test_sighup_opens_the_audit_log_anew(tmp_path: Path) -> None:
+    async with playing(answers) as (_, url), running(tmp_path, url) as gateway:
+        await gateway.chat()
+        (tmp_path / "audit.jsonl").rename(tmp_path / "audit.jsonl.1")
+        gateway.tell(signal.SIGHUP)
+        await gateway.said("policies reloaded")
+        await gateway.chat()
+    assert len(gateway.records()) == 1
+    assert len((tmp_path / "audit.jsonl.1").read_bytes().splitlines()) == 1
+
+
+# The door as the process sets it
+
+
+async def test_the_deadlines_and_bounds_of_the_settings_are_those_of_the_door(tmp_path: Path) -> None:
+    more = {"DEADLINES__HEAD": "300ms", "MAX_CONNECTIONS": "1"}
+    async with running(tmp_path, **more) as gateway, gateway.client() as client:
+        client.send(b"GET / HTTP/1.1\r\n")
+        await asyncio.sleep(0.05)
+        async with gateway.client() as other:
+            assert await other.ended()
+        assert (await client.answer()).status == 408
+
+
+async def test_an_answer_names_no_server(tmp_path: Path) -> None:
+    async with running(tmp_path) as gateway, gateway.client() as client:
+        client.send(get("/metrics").replace(b"host: x", f"host: {gateway.address()}".encode()))
+        answer = await client.answer()
+    assert answer.status == 404
+    assert "server" not in answer.headers
+    assert "date" in answer.headers
