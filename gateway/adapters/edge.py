@@ -8,19 +8,20 @@ lose the answer, and it notices at once when a client leaves. It judges nothing.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from gateway.adapters.downstream import Downstream
+from gateway.adapters.downstream import Downstream, Wake
 from gateway.reasons import Malformed, Reason
 from gateway.wire.headers import MOST_FIELDS
 from gateway.wire.target import LONGEST_TARGET
 
 if TYPE_CHECKING:
+    import asyncio
+
     from uvicorn.config import Config
     from uvicorn.server import ServerState
 
@@ -218,7 +219,7 @@ class EdgeProtocol(HttpToolsProtocol):
             access_logger=self.access_logger,
             access_log=False,
             default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
+            message_event=cast("asyncio.Event", Wake()),
             expect_100_continue=self.expect_100_continue and http_version == "1.1",  # RFC 9110 §10.1.1
             keep_alive=keep_alive and http_version == "1.1",
             on_response=_nothing,

@@ -191,6 +191,7 @@ class Exchange:
             self._complete(reader)
         elif reader.untouched and connection is not None and connection.used:
             self._stop_watching()
+            reader.close()
             self.done.set_result(None)
         else:
             self._fail(Reason.ENGINE_UNAVAILABLE if reader.untouched else Reason.ENGINE_ERROR, "connection closed")
@@ -245,6 +246,7 @@ class Exchange:
             retry_after = dict(passing_fields(reader.headers)).get(b"retry-after", b"").decode("ascii")
             answer = EngineAnswer(reader.status, b"".join(self._collected or ()), retry_after)
         first_byte_s = None if self._first_byte_at is None else self._first_byte_at - self._begun
+        reader.close()
         self.done.set_result(Delivery(ending, reason, detail, reader.status or None, answer, self._usage, first_byte_s))
 
     def _stop_watching(self) -> None:

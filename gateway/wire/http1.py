@@ -62,6 +62,10 @@ class ResponseReader:
         if self.status == 0 and self._head_bytes > HEAD_AT_MOST:
             raise Malformed(Reason.ENGINE_MALFORMED, "head too long")
 
+    def close(self) -> None:
+        """Let go of the parser, which holds this reader as this reader holds it; nothing may be fed after that."""
+        del self._parser
+
     @property
     def untouched(self) -> bool:
         """Whether no byte of the answer has come: only then may the request be sent once more."""
@@ -95,7 +99,7 @@ class ResponseReader:
         """Keep a field of the head."""
         if self.status:
             return  # a trailer: not merged (RFC 9110 §6.5.1)
-        self.headers.append((name.lower(), value))
+        self.headers.append((name.lower(), value.rstrip(b" \t")))  # OWS is no part of a value (RFC 9112 §5.1)
 
     def on_headers_complete(self) -> None:
         """Take status and framing; interim answers are skipped."""

@@ -612,11 +612,13 @@ async def test_an_unread_body_is_drained_up_to_a_bound_of_time() -> None:
         await _until(lambda: not server.connections)
 
 
+@pytest.mark.parametrize("size", [3, 200_000])
 @pytest.mark.parametrize("leave", [Client.half_close, Client.leave])
-async def test_a_client_that_leaves_is_noticed_at_once(leave: Callable[[Client], None]) -> None:
+async def test_a_client_that_leaves_is_noticed_at_once(leave: Callable[[Client], None], size: int) -> None:
+    """Also behind a body so large that reading was paused until it was taken."""
     app = Watch()
     async with serving(app) as server, server.client() as client:
-        client.send(post(b"abc"))
+        client.send(post(b"a" * size))
         await app.begun.wait()
         leave(client)
         async with asyncio.timeout(0.1):

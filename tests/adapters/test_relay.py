@@ -12,18 +12,34 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.adapters.relay import COLLECTED_AT_MOST
+from gateway.adapters.engine_client import EngineClient
+from gateway.adapters.engine_pool import EnginePool
+from gateway.adapters.relay import COLLECTED_AT_MOST, Exchange
+from gateway.addresses import engine_address
 from gateway.dialects.call import Usage
+from gateway.dialects.registry import DIALECTS
 from gateway.policy.model import Deadlines
-from gateway.ports import Ending
+from gateway.ports import Ending, UpstreamRequest
 from gateway.reasons import Reason
 from gateway.wire.event_stream import HELD_AT_MOST, KEEP_ALIVE
-from tests.adapters.relaying import ASK, ASK_STREAM, LAST, STREAM, chunk, head, relaying, whole
-from tests.adapters.wiring import Client, Cut, post
+from tests.adapters.relaying import (
+    ASK,
+    ASK_STREAM,
+    DEADLINES,
+    LAST,
+    STREAM,
+    chunk,
+    head,
+    playing,
+    relaying,
+    whole,
+)
+from tests.adapters.wiring import Client, Cut, post, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gateway.adapters.downstream import Downstream
     from tests.adapters.relaying import Line, Play
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -675,6 +691,32 @@ async def test_a_client_that_leaves_after_its_answer_harms_nobody_elses() -> Non
             first.leave()
             assert (await second.answer()).body == b"slow"
         assert len(relay.engine.lines) == 1
+
+
+async def test_an_exchange_that_has_ended_has_no_hold_on_its_connection() -> None:
+    """Whoever cleans up late must not hit the request that the connection serves by now."""
+    kept: list[bool] = []
+
+    async with playing(says(whole(CHAT))) as (_, url):
+        pool = EnginePool(engine_address(url), idle=1, keep_alive_s=9, connect_s=1)
+
+        async def app(inbound: Downstream) -> None:
+            request = UpstreamRequest("1", "p", "main", "POST", "/", b"", False, DIALECTS["openai-chat"], DEADLINES, [])
+            exchange = Exchange(request, inbound, EngineClient(pool, None), 15)
+            exchange.begin(await pool.connect())
+            await exchange.done
+            connection = pool.reuse()
+            assert connection is not None
+            for late in (exchange.client_ready, exchange.client_left, exchange.cancel):
+                late()
+                kept.append(connection.open and not connection.transport.is_closing())
+            pool.give_back(connection)
+
+        async with serving(app) as server:
+            assert (await server.ask(ASK)).body == CHAT
+            await asyncio.sleep(0.02)
+        pool.close()
+    assert kept == [True] * 3
 
 
 async def test_a_client_that_leaves_while_the_engine_is_being_reached_costs_it_nothing() -> None:

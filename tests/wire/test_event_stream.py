@@ -13,7 +13,7 @@ ENDINGS = [b"\n", b"\r\n", b"\r"]
 
 
 @pytest.mark.parametrize(
-    ("data", "end"),
+    "data, end",
     [
         (b"", 0),
         (b"data: a", 0),

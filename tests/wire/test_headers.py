@@ -41,6 +41,7 @@ def test_the_fields_that_later_rooms_read_are_given_and_no_others() -> None:
         (b"x-request-id", b"abc-1.2_3"),
         (b"cf-connecting-ip", b"2001:db8::1"),
         (b"cf-ray", b"8f00b204e9800998-AMS"),
+        (b"dpop", b"d.e.f"),
         (b"cookie", b"a=b"),
         (b"x-forwarded-for", b"10.0.0.1"),
     )
@@ -57,6 +58,7 @@ def test_the_fields_that_later_rooms_read_are_given_and_no_others() -> None:
         request_id="abc-1.2_3",
         cf_connecting_ip="2001:db8::1",
         cf_ray="8f00b204e9800998-AMS",
+        dpop=b"d.e.f",
     )
     assert headers.has_body
 
@@ -155,12 +157,13 @@ def test_no_other_version_of_http_is_spoken(version: str) -> None:
     assert _reason(version=version) is Reason.HEADERS_MALFORMED
 
 
-@pytest.mark.parametrize("name", [b"authorization", b"x-api-key", b"cf-access-jwt-assertion"])
+@pytest.mark.parametrize("name", [b"authorization", b"x-api-key", b"cf-access-jwt-assertion", b"dpop"])
 def test_a_credential_sent_twice_leaves_none_and_is_noted(name: bytes) -> None:
     """The gatehouse answers, since an unknown path comes first; until then nothing can pick one of the two."""
-    headers = _parse((b"authorization", b"a"), (b"x-api-key", b"b"), (b"cf-access-jwt-assertion", b"c"), (name, b"a"))
+    once = [(b"authorization", b"a"), (b"x-api-key", b"b"), (b"cf-access-jwt-assertion", b"c"), (b"dpop", b"d")]
+    headers = _parse(*once, (name, b"a"))
     assert headers.credential_repeated
-    assert headers.authorization is headers.x_api_key is headers.access_assertion is None
+    assert headers.authorization is headers.x_api_key is headers.access_assertion is headers.dpop is None
 
 
 def test_repeated_fields_that_nobody_reads_are_no_matter() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import NamedTuple
 
 import pytest
@@ -37,7 +38,10 @@ STEPS = [1, 2, 3, 7, 1 << 20]
 WELL_FORMED = {
     "content-length": (OK + b"content-length: 3\r\n\r\nabc", Read(200, b"abc", True, True, False)),
     "empty body": (OK + b"content-length: 0\r\n\r\n", Read(200, b"", True, True, False)),
-    "chunked": (OK + b"transfer-encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n", Read(200, b"abc", True, True, False)),
+    "chunked": (
+        OK + b"transfer-encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n",
+        Read(200, b"abc", True, True, False),
+    ),
     "chunk extensions and trailers are dropped": (
         OK + b"Transfer-Encoding: Chunked\r\n\r\n3;x=y\r\nabc\r\n0\r\nx-evil: 1\r\n\r\n",
         Read(200, b"abc", True, True, False),
@@ -45,15 +49,23 @@ WELL_FORMED = {
     "close": (OK + b"connection: close\r\ncontent-length: 3\r\n\r\nabc", Read(200, b"abc", True, False, False)),
     "HTTP/1.0": (b"HTTP/1.0 200 OK\r\ncontent-length: 3\r\n\r\nabc", Read(200, b"abc", True, False, False)),
     "interim answers": (
-        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n" + OK + b"content-length: 1\r\n\r\na",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"
+        + OK
+        + b"content-length: 1\r\n\r\na",
         Read(200, b"a", True, True, False),
     ),
     "204": (b"HTTP/1.1 204 No Content\r\n\r\n", Read(204, b"", True, True, False)),
     "304 with a length": (b"HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n", Read(304, b"", True, True, False)),
     "204 with a body": (b"HTTP/1.1 204 No Content\r\n\r\nabc", Read(204, b"", True, True, True)),
     "more than was announced": (OK + b"content-length: 3\r\n\r\nabcX", Read(200, b"abc", True, True, True)),
-    "a second answer": (OK + b"content-length: 1\r\n\r\na" + OK + b"content-length: 1\r\n\r\nb", Read(200, b"a", True, True, True)),
-    "bytes behind a close": (OK + b"connection: close\r\ncontent-length: 1\r\n\r\nab", Read(200, b"a", True, False, True)),
+    "a second answer": (
+        OK + b"content-length: 1\r\n\r\na" + OK + b"content-length: 1\r\n\r\nb",
+        Read(200, b"a", True, True, True),
+    ),
+    "bytes behind a close": (
+        OK + b"connection: close\r\ncontent-length: 1\r\n\r\nab",
+        Read(200, b"a", True, False, True),
+    ),
     "unfinished": (OK + b"content-length: 3\r\n\r\nab", Read(200, b"ab", False, False, False)),
     "until close": (OK + b"\r\nabc", Read(200, b"abc", False, False, False)),
 }
@@ -102,7 +114,8 @@ def test_an_answer_without_framing_ends_with_the_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"HTTP/1.1 2", OK + b"content-length: 3\r\n\r\nab", OK + b"transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n"]
+    "data",
+    [b"", b"HTTP/1.1 2", OK + b"content-length: 3\r\n\r\nab", OK + b"transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n"],
 )
 def test_an_answer_cut_short_is_not_complete(data: bytes) -> None:
     reader, _ = read(data, 1)
@@ -138,3 +151,18 @@ def test_pieces_that_came_together_are_taken_together() -> None:
     reader.feed(OK + b"transfer-encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n")
     assert reader.take() == b"ab"
     assert reader.take() == b""
+
+
+class _Parts(list[bytes]):
+    """Lives as long as its reader does, and can be watched."""
+
+
+def test_a_closed_reader_is_freed_without_the_garbage_collector() -> None:
+    reader = ResponseReader()
+    reader.feed(OK + b"content-length: 0\r\n\r\n")
+    freed: list[str] = []
+    reader.parts = _Parts()
+    weakref.finalize(reader.parts, freed.append, "parts")
+    reader.close()
+    del reader
+    assert freed == ["parts"]
