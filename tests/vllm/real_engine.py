@@ -1,0 +1,110 @@
+"""The real vLLM behind these tests: its process, what its own access log says, and what runs on it.
+
+It listens on a Unix socket alone, as in a deployment where the gateway is the only way in. Nothing here goes through
+the gateway: this is the other witness.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+KEY = "the-engine-key"
+SCRIPT = Path(__file__).parent / "vllm_cpu.sh"
+_ACCESS = re.compile(r'"([^" ]+) (\S+) HTTP/[0-9.]+" ([0-9]{3})')
+_START_TIMEOUT_S = 300
+
+
+class _OverSocket(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=30)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+class RealEngine:
+    """A running ``vllm serve``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.socket_path = folder / "vllm.sock"
+        self.log = folder / "vllm.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [SCRIPT, "serve", "--uds", str(self.socket_path), "--api-key", KEY],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # one signal ends the engine and its workers
+            )
+
+    def wait_until_ready(self) -> None:
+        """Wait until it answers; raises ``RuntimeError`` with the end of its log."""
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while self.process.poll() is None and time.monotonic() < deadline:
+            try:
+                if self.ask("GET", "/health")[0] == http.client.OK:
+                    return
+            except OSError:
+                time.sleep(0.2)
+        raise RuntimeError("vLLM did not start:\n" + "\n".join(self.log.read_text().splitlines()[-30:]))
+
+    def ask(self, method: str, target: str, body: bytes | None = None) -> tuple[int, bytes]:
+        """Ask it directly and without a key; gives status and body."""
+        connection = _OverSocket(self.socket_path)
+        try:
+            connection.request(method, target, body, {"content-type": "application/json"} if body else {})
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+    def running(self) -> int:
+        """Tell how many requests it works on, by its own metrics."""
+        metrics = self.ask("GET", "/metrics")[1].decode()
+        found = re.search(r"^vllm:num_requests_running\{[^}]*\} ([0-9.]+)", metrics, re.MULTILINE)
+        if found is None:
+            raise RuntimeError("vLLM's metrics do not tell vllm:num_requests_running")
+        return int(float(found[1]))
+
+    def idle_within(self, seconds: float) -> bool:
+        """Tell whether it has nothing to do any more within a time."""
+        deadline = time.monotonic() + seconds
+        while self.running():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def mark(self) -> int:
+        """Give a place in its log."""
+        return self.log.stat().st_size
+
+    def served_since(self, mark: int) -> list[tuple[str, str, int]]:
+        """Give method, target and status of every request that its access log shows after a mark."""
+        with self.log.open("rb") as log:
+            log.seek(mark)
+            text = log.read().decode(errors="replace")
+        return [(method, target, int(status)) for method, target, status in _ACCESS.findall(text)]
+
+    def kill(self) -> None:
+        """End it at once, workers included, as a crash or the out-of-memory killer would."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        """End it in good order, or else at once; does nothing when it has ended."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGTERM)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.kill()
