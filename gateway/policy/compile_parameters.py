@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.dialects.fields import Treatment
 from gateway.dialects.registry import FACTS
-from gateway.policy.document_parameters import CharactersCap, ItemsCap, NumberCap
+from gateway.policy.document_parameters import ItemsCap, NumberCap
 from gateway.policy.model import Cap, ParameterRules, ThinkingRule
 from gateway.policy.text import nearest
 
@@ -73,14 +73,16 @@ class _Rules:
         for key, values in (("defaults", keys.defaults), ("force", keys.force)):
             for name, value in (values or {}).items():
                 self.value((*self.path, key, name), name, value, caps)
+        thinking = self.thinking(keys.thinking)
         return ParameterRules(
             accept=accept,
             drop_unlisted=keys.unlisted == "drop",
             defaults=keys.defaults or {},
             force=keys.force or {},
             caps=caps,
-            thinking=self.thinking(keys.thinking),
-            refuse_special_tokens=keys.special_tokens is not None,
+            thinking=thinking,
+            # Special tokens are a side door: where nobody may enable thinking they are refused whatever the file says.
+            refuse_special_tokens=keys.special_tokens is not None or thinking.forbidden,
         )
 
     def accept(self) -> frozenset[str]:
@@ -125,25 +127,24 @@ class _Rules:
     def cap(self, name: str, keys: CapKeys, accept: frozenset[str]) -> Cap:
         """Resolve a cap, and complain if it could never hold or does not fit the field."""
         here = (*self.path, "caps", name)
-        field = self.facts.fields.get(name)
+        kind = next(key for key in _FITS if hasattr(keys, key))
+        kinds, fault = _FITS[kind]
         if name not in accept:
             self.complaints.add(
                 here, self.with_hint(name, f"a cap on `{name}`, which `accept` does not list, caps nothing")
             )
-        elif field is not None:
-            kind = next(key for key in _FITS if hasattr(keys, key))
-            kinds, fault = _FITS[kind]
-            if not field.kinds & kinds:
-                self.complaints.add((*here, kind), f"`{name}` {fault}: it is {' or '.join(sorted(field.kinds))}")
-            elif isinstance(keys, NumberCap):
-                self.number_cap((*here, kind), name, keys.at_most)
-        match keys:
-            case NumberCap():
-                return Cap(at_most=keys.at_most, lower=keys.otherwise == "lower")
-            case ItemsCap():
-                return Cap(at_most_items=keys.at_most_items)
-            case CharactersCap():
-                return Cap(at_most_characters=keys.at_most_characters)
+        elif not self.facts.fields[name].kinds & kinds:
+            known = " or ".join(sorted(self.facts.fields[name].kinds))
+            self.complaints.add((*here, kind), f"`{name}` {fault}: it is {known}")
+        elif isinstance(keys, NumberCap):
+            self.number_cap((*here, kind), name, keys.at_most)
+        if isinstance(keys, NumberCap):
+            return Cap(at_most=keys.at_most, lower=keys.otherwise == "lower")
+        return (
+            Cap(at_most_items=keys.at_most_items)
+            if isinstance(keys, ItemsCap)
+            else Cap(at_most_characters=keys.at_most_characters)
+        )
 
     def number_cap(self, here: Path, name: str, at_most: float) -> None:
         field = self.facts.fields[name]

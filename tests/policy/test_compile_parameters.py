@@ -19,37 +19,60 @@ REFUSED = [
     Broken("parameters:\n  chat:", "parameters:\n  chatt:", "  chatt:", "no endpoint `chatt`; the nearest is `chat`"),
     Broken("parameters:\n  chat:", "parameters:\n  chatt:", "  chat:\n", "say under `parameters.chat`"),
     Broken("parameters:\n", "parameters:\n  models: {accept: [model]}\n", "  models: {accept", "has no body"),
+    Broken("dialect: openai-embeddings", "dialect: rerank", "dialect: rerank", "does not serve rerank yet"),
     # accept
-    Broken(ACCEPT, "accept: [standard, topk]", "accept: [standard, topk]", "knows no field 'topk'; the nearest is `top_k`"),
+    Broken(
+        ACCEPT, "accept: [standard, topk]", "accept: [standard, topk]", "knows no field 'topk'; the nearest is `top_k`"
+    ),
     Broken(ACCEPT, "accept: [standard, chat_template]", ACCEPT[:18], "never accepted"),
     Broken(ACCEPT, "accept: [standard, reasoning_effort]", ACCEPT[:18], "belongs to 'thinking'"),
     Broken(ACCEPT, "accept: [standard, chat_template_kwargs.enable_thinking]", ACCEPT[:18], "belongs to 'thinking'"),
     Broken(ACCEPT, "accept: [standard, chat_template_kwargs]", ACCEPT[:18], "closed list"),
-    Broken("accept: [model, input,", "accept: [standard, model, input,", "accept: [standard, model", "has no `standard` yet"),
+    Broken(
+        "accept: [model, input,",
+        "accept: [standard, model, input,",
+        "accept: [standard, model",
+        "has no `standard` yet",
+    ),
     # caps
     Broken(CAP, CAP + "      min_p: {at_most: 1, otherwise: lower}\n", "      min_p:", "which `accept` does not list"),
-    Broken(CAP, CAP + "      temprature: {at_most: 1, otherwise: lower}\n", "      temprature:", "the nearest is `temperature`"),
+    Broken(
+        CAP,
+        CAP + "      temprature: {at_most: 1, otherwise: lower}\n",
+        "      temprature:",
+        "the nearest is `temperature`",
+    ),
     Broken(CAP, CAP + "      user: {at_most: 1, otherwise: lower}\n", "      user: {at", "`user` is no number"),
     Broken(CAP, CAP + "      seed: {at_most_items: 1, otherwise: refuse}\n", "      seed:", "`seed` is no list"),
-    Broken(CAP, CAP + "      seed: {at_most_characters: 1, otherwise: refuse}\n", "      seed:", "`seed` holds no text"),
+    Broken(
+        CAP, CAP + "      seed: {at_most_characters: 1, otherwise: refuse}\n", "      seed:", "`seed` holds no text"
+    ),
     Broken(CAP, CAP + "      stream: {at_most: 1, otherwise: refuse}\n", "      stream:", "`stream` is no number"),
     Broken("n:            {at_most: 1,", "n: {at_most: 1.5,", "n: {at_most: 1.5", "a whole number, so its cap is one"),
     Broken("n:            {at_most: 1,", "n: {at_most: 0,", "n: {at_most: 0", "no value of `n` is so small"),
     Broken(
         CAP,
-        "      max_tokens: {at_most: 9, otherwise: lower}\n      max_completion_tokens: {at_most: 9, otherwise: lower}\n",
+        "      max_tokens: {at_most: 9, otherwise: lower}\n"
+        "      max_completion_tokens: {at_most: 9, otherwise: lower}\n",
         "      max_completion_tokens:",
         "the field `max_tokens` under another name",
     ),
     # defaults and force
     Broken(UNLISTED, f"{UNLISTED}    defaults: {{temprature: 1}}\n", "    defaults:", "the nearest is `temperature`"),
     Broken(UNLISTED, f"{UNLISTED}    defaults: {{temperature: hot}}\n", "    defaults:", "must be a number"),
-    Broken(UNLISTED, f"{UNLISTED}    force: {{temperature: -1}}\n", "    force:", "must be at least 0"),
+    Broken(UNLISTED, f"{UNLISTED}    force: {{n: 0}}\n", "    force:", "must be at least 1"),
     Broken(UNLISTED, f"{UNLISTED}    force: {{reasoning_effort: none}}\n", "    force:", "belongs to 'thinking'"),
     Broken(UNLISTED, f"{UNLISTED}    defaults: {{user: x}}\n", "    defaults:", "cannot be set"),
     Broken(UNLISTED, f"{UNLISTED}    defaults: {{n: 2}}\n", "    defaults:", "over the cap"),
-    Broken(UNLISTED, f"{UNLISTED}    force: {{model: locl}}\n", "    force:", "no model `locl`; the nearest is `local`"),
-    Broken(UNLISTED, f"{UNLISTED}    defaults: {{seed: 1}}\n    force: {{seed: 1}}\n", "    force:", "defaults.seed sets this"),
+    Broken(
+        UNLISTED, f"{UNLISTED}    force: {{model: locl}}\n", "    force:", "no model `locl`; the nearest is `local`"
+    ),
+    Broken(
+        UNLISTED,
+        f"{UNLISTED}    defaults: {{seed: 1}}\n    force: {{seed: 1}}\n",
+        "    force:",
+        "defaults.seed sets this",
+    ),
     Broken(
         UNLISTED,
         f"{UNLISTED}    defaults: {{max_tokens: 5}}\n    force: {{max_completion_tokens: 5}}\n",
@@ -57,13 +80,15 @@ REFUSED = [
         "defaults.max_tokens sets this",
     ),
     Broken(
-        CAP,
-        f"{CAP}      max_tokens: {{at_most: 9, otherwise: lower}}\n    defaults: {{max_completion_tokens: 10}}\n",
+        "    caps:\n      messages:     {at_most_items: 1024, otherwise: refuse}\n",
+        "    defaults: {max_completion_tokens: 10}\n    caps:\n      max_tokens: {at_most: 9, otherwise: lower}\n",
         "    defaults:",
         "over the cap",
     ),
     # thinking
-    Broken("may_enable: [client:batch, group:reasoning]", "may_enable: everyone", "      otherwise: refuse", "no otherwise"),
+    Broken(
+        "may_enable: [client:batch, group:reasoning]", "may_enable: everyone", "      otherwise: refuse", "no otherwise"
+    ),
     Broken("      otherwise: refuse\n    special", "    special", "    thinking:\n", "`otherwise` is missing"),
     Broken(
         "    accept: [model, input",
@@ -106,8 +131,10 @@ def test_what_the_file_leaves_out_is_the_narrow_choice() -> None:
 
 
 def test_false_and_zero_are_values() -> None:
-    found = rules((UNLISTED, f"{UNLISTED}    defaults: {{temperature: 0, stream: false}}\n    force: {{model: local}}\n"))
-    assert found.defaults == {"temperature": 0, "stream": False}
+    found = rules(
+        (UNLISTED, f"{UNLISTED}    defaults: {{temperature: 0, stream: false, n: 1}}\n    force: {{model: local}}\n")
+    )
+    assert found.defaults == {"temperature": 0, "stream": False, "n": 1}
     assert found.force == {"model": "local"}
 
 
@@ -123,7 +150,7 @@ def test_dropping_and_disabling_are_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("block", "rule"),
+    "block, rule",
     [
         (THINK, ThinkingRule(everyone=False, clients=frozenset({"batch"}), groups=frozenset({"reasoning"}))),
         ("nobody\n      otherwise: disable", ThinkingRule(everyone=False, disable_otherwise=True)),
@@ -139,6 +166,11 @@ def test_without_the_block_thinking_is_off_and_everyone_may_ask() -> None:
     assert rules((block, "")).thinking == ThinkingRule()
 
 
+def test_where_nobody_may_think_special_tokens_are_refused_whatever_is_said() -> None:
+    nobody = (THINK, "nobody\n      otherwise: refuse")
+    assert rules(nobody, ("    special_tokens: refuse\n", "")) == rules(nobody)
+
+
 def test_thinking_may_be_on_by_default() -> None:
     assert rules(("default: disabled", "default: enabled")).thinking.default_enabled
 
@@ -148,7 +180,7 @@ def test_a_plane_without_bodies_has_no_parameters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "cap", "over"),
+    "value, cap, over",
     [
         (2, Cap(at_most=1), True),
         (1, Cap(at_most=1), False),

@@ -5,14 +5,16 @@ import pytest
 from gateway.identity.issuer import AccessTokenIssuer, ApiKeys, CloudflareAccess, IntrospectionIssuer
 from tests.policy.edits import CONTROL, INTERNAL, PARTNER, Broken, assert_refused, compiled
 
-TAG = "0" * 64
+TAG = "a" * 64
 OTHER = "f" * 64
 INTROSPECTION = "introspection: {issuer: https://login.example.com, audience: opaque}"
 ACCESS = f"cloudflare_access: {{team: example, audience: {TAG}}}"
 EDGE = f"  edge: {{cloudflare_access: {{team: example, audience: {TAG}}}}}\n"
 
 REFUSED = [
-    Broken("    keys:\n", f"    opaque: {{{INTROSPECTION}, api_key: {{}}}}\n    keys:\n", "    opaque:", "exactly one of"),
+    Broken(
+        "    keys:\n", f"    opaque: {{{INTROSPECTION}, api_key: {{}}}}\n    keys:\n", "    opaque:", "exactly one of"
+    ),
     Broken("    keys:\n      api_key", "    edge:\n      api_key", "    edge:", "no caller may be called edge"),
     Broken("clock_skew: 30s", "clock_skew: 301s", "clock_skew", "at most 5m"),
     Broken("  callers:\n", f"{EDGE}  callers:\n", "    tunnel:", "the lock or the caller, not both"),
@@ -30,8 +32,8 @@ REFUSED = [
     ),
     Broken(
         "    keys:\n",
-        "    twin:\n      access_token: {issuer: https://login.example.com/realms/partners, audience: x, algorithms: [RS256], "
-        "token_type: JWT, clock_skew: 0s, client_claim: sub, longest_lifetime: 1h}\n    keys:\n",
+        "    twin:\n      access_token: {issuer: https://login.example.com/realms/partners, audience: x, "
+        "algorithms: [RS256], token_type: JWT, clock_skew: 0s, client_claim: sub, longest_lifetime: 1h}\n    keys:\n",
         "    twin:",
         "the issuer of `corp` again",
     ),
@@ -60,7 +62,9 @@ def test_an_access_token_caller_is_resolved_with_durations_in_seconds() -> None:
 
 
 def test_absent_claims_are_absent_and_named_ones_are_taken() -> None:
-    platform = compiled(CONTROL, ("client_claim: azp", "client_claim: azp\n        scopes_claim: scp")).plane.callers["platform"]
+    platform = compiled(CONTROL, ("client_claim: azp", "client_claim: azp\n        scopes_claim: scp")).plane.callers[
+        "platform"
+    ]
     assert isinstance(platform, AccessTokenIssuer)
     assert (platform.groups_claim, platform.scopes_claim) == (None, "scp")
 

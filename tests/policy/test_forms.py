@@ -112,12 +112,12 @@ def adapter(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(getattr(forms, name))
 
 
-@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in GOOD.items() for text in texts])
+@pytest.mark.parametrize("name, text", [(name, text) for name, texts in GOOD.items() for text in texts])
 def test_a_text_of_the_form_is_taken_as_it_is(name: str, text: str) -> None:
     assert adapter(name).validate_python(text) == text
 
 
-@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in BAD.items() for text in texts])
+@pytest.mark.parametrize("name, text", [(name, text) for name, texts in BAD.items() for text in texts])
 def test_a_text_of_another_form_is_refused_with_a_sentence(name: str, text: str) -> None:
     with pytest.raises(ValidationError) as caught:
         adapter(name).validate_python(text)
@@ -132,7 +132,7 @@ def test_every_form_has_its_examples() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    "name, text",
     [
         ("Allow", "GET /v1/*"),
         ("Alias", "gpt-4.*"),

@@ -9,9 +9,13 @@ from tests.policy.edits import CONTROL, INTERNAL, PARTNER, Broken, assert_refuse
 NO_PATTERNS = "patterns do not exist in this format"
 
 UNKNOWN_KEYS = [
-    Broken("tokens_per_day: 5000000", "tmp: 100", "tmp:", "there is no key `tmp` here; the nearest is `tokens_per_minute`"),
+    Broken(
+        "tokens_per_day: 5000000", "tmp: 100", "tmp:", "there is no key `tmp` here; the nearest is `tokens_per_minute`"
+    ),
     Broken("    limits: standard", "    limit: standard", "    limit: ", "the nearest is `limits`"),
-    Broken("    may: [chat, em", "    allowed_route: [chat, em", "allowed_route:", "there is no key `allowed_route` here"),
+    Broken(
+        "    may: [chat, em", "    allowed_route: [chat, em", "allowed_route:", "there is no key `allowed_route` here"
+    ),
     Broken("served_as: local", "serve_as: local", "  local:", "the nearest is `served_as`"),
     Broken("at_most_items: 1024", "at_most_item: 1024", "messages: ", "the nearest is `at_most_items`"),
     Broken("at_most_items: 1024", "at_most_character: 9", "messages: ", "the nearest is `at_most_characters`"),
@@ -61,7 +65,9 @@ WRONG_VALUES = [
     Broken("clock_skew: 30s", "clock_skew: 30", "clock_skew: 30", "write text here"),
     Broken("not_after: 2027-01-31", "not_after: 31.1.2027", "31.1.2027", "written as 2027-01-31"),
     Broken("sha256: 7a1f", "sha256: XYZ7a1f", "XYZ7a1f", "the key itself never stands in a policy"),
-    Broken("{tunnel: {group: ml-users}}", "{tunnel: {group: ml-users}, corp: x}", "corp: x}", "write exactly one key here"),
+    Broken(
+        "{tunnel: {group: ml-users}}", "{tunnel: {group: ml-users}, corp: x}", "corp: x}", "write exactly one key here"
+    ),
 ]
 EMPTY = [
     Broken("may: [models]", "may: []", "may: []", "an empty list is an error"),
@@ -72,10 +78,14 @@ EMPTY = [
     Broken("algorithms: [RS256, ES256]", "algorithms: []", "algorithms: []", "an empty list is an error"),
     Broken("needs: [llm.embed]", "needs: []", "needs: []", "an empty list is an error"),
     Broken("accept: [standard, top_k]", "accept: []", "accept: []", "an empty list is an error"),
-    Broken("may_enable: [client:batch, group:reasoning]", "may_enable: []", "may_enable: []", "an empty list is an error"),
+    Broken(
+        "may_enable: [client:batch, group:reasoning]", "may_enable: []", "may_enable: []", "an empty list is an error"
+    ),
     Broken("keys:                             #", "keys: []\n    from: #", "keys: []", "an empty list is an error"),
-    Broken("deadlines: {first_byte: 300s, total: 1800s}", "deadlines: {}", "deadlines: {}", "an empty mapping", INTERNAL),
-    Broken("corp: 6f1c0b7e-2d3a-4a58-9a1c-0d5f6c7b8a90", '', "is: {}", "an empty list or mapping is an error"),
+    Broken(
+        "deadlines: {first_byte: 300s, total: 1800s}", "deadlines: {}", "deadlines: {}", "an empty mapping", INTERNAL
+    ),
+    Broken("corp: 6f1c0b7e-2d3a-4a58-9a1c-0d5f6c7b8a90", "", "is: {}", "an empty list or mapping is an error"),
     Broken("tokens_per_day: 5000000", "tokens_per_day:", "tokens_per_day:\n", "this key has no value"),
     Broken("tokens_per_day: 5000000", "tokens_per_day: ~", "tokens_per_day: ~", "this key has no value"),
     Broken("plane: partner", "plane: null", "plane: null", "this key has no value"),
@@ -88,7 +98,9 @@ DOUBLED = [
     Broken("may: [chat, models]", "may: [chat, chat]", "may: [chat, chat]", "stands in the list twice"),
     Broken("models: [local, reasoner]", "models: [local, local]", "[local, local]", "stands in the list twice"),
     Broken("  acme:\n    is", "  batch:\n    is", "  batch:\n    is:\n", "`batch` stands here twice"),
-    Broken("  local:    {", "  local: {engine: x, served_as: y}\n  local: {", "  local: {engine: main", "stands here twice"),
+    Broken(
+        "  local:    {", "  local: {engine: x, served_as: y}\n  local: {", "  local: {engine: main", "stands here twice"
+    ),
 ]
 PATTERNS = [
     Broken("POST /v1/chat/completions", "POST /v1/*", "POST /v1/*", NO_PATTERNS),
@@ -117,7 +129,8 @@ PATTERNS = [
 UNSEEN = [
     Broken("summary: >", 'summary: "Partners \\u202e may chat."\nx: >', "summary: ", "U+202E"),
     Broken("card: Qwen/Qwen3-32B", 'card: "Qwen\\u200b"', "  local: ", "U+200B"),
-    Broken("name: no credential", 'name: "no\\ncredential"', 'name: "no', "U+000A"),
+    Broken("name: no credential", 'name: "no\\rcredential"', 'name: "no', "U+000D"),
+    Broken("card: Qwen/Qwen3-32B", 'card: "Qwen\\n"', "  local: ", "U+000A"),
     Broken("access_logs: [", 'access_logs: ["a\\tb", ', "access_logs:", "a tab"),
     Broken("initech app: ", '"initech\\0app": ', "initech\\0app", "U+0000"),
     Broken("flow_logs: [", "flow_logs: [\u00adx, ", "flow_logs", "U+00AD"),
@@ -154,8 +167,16 @@ def test_requests_of_cases_may_hold_what_a_hostile_caller_sends() -> None:
     assert not unfit(read(text, "f"))
 
 
-def test_a_summary_may_have_several_lines() -> None:
-    assert not unfit(read(edited(PARTNER, ("summary: >", "summary: |")), "f"))
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("summary: >", "summary: |"),
+        ('flow_logs: ["VPC flow logs, 90 days"]', "flow_logs:\n    - |\n      two\n      lines"),
+        ("    - {name: no credential, who", "    - {name: 'no\n\n        credential', who"),
+    ],
+)
+def test_prose_may_have_several_lines(edit: tuple[str, str]) -> None:
+    assert not unfit(read(edited(PARTNER, edit), "f"))
 
 
 @pytest.mark.parametrize("name", [PARTNER, INTERNAL, CONTROL])
@@ -166,7 +187,9 @@ def test_the_worked_examples_are_documents(name: str) -> None:
 
 
 def test_all_problems_come_at_once() -> None:
-    text = edited(PARTNER, ("plane: partner", "plane: Partner"), ("unlisted: refuse", "unlisted: x"), ("each: sub", "each: x"))
+    text = edited(
+        PARTNER, ("plane: partner", "plane: Partner"), ("unlisted: refuse", "unlisted: x"), ("each: sub", "each: x")
+    )
     with pytest.raises(PolicyError) as caught:
         type_document(read(text, "f"))
     assert len(caught.value.problems) == 3

@@ -38,7 +38,7 @@ def refusal(annotation: Any, value: object) -> str:  # noqa: ANN401  (any annota
 
 
 @pytest.mark.parametrize(
-    ("annotation", "value"),
+    "annotation, value",
     [
         (shapes.Number, 1),
         (shapes.Number, 0.5),
@@ -61,7 +61,7 @@ def test_a_value_of_the_shape_is_taken_as_it_is(annotation: Any, value: object) 
 
 
 @pytest.mark.parametrize(
-    ("annotation", "value"),
+    "annotation, value",
     [
         (shapes.Number, True),
         (shapes.Number, "1"),
@@ -107,7 +107,7 @@ def test_a_mapping_of_optional_keys_must_say_something() -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotation", "schema"),
+    "annotation, schema",
     [
         (shapes.Number, {"type": "number"}),
         (shapes.OnlyTrue, {"const": True}),

@@ -21,7 +21,7 @@ def refused(text: str) -> tuple[Problem, ...]:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    "text, expected",
     [
         ("true", True),
         ("false", False),
@@ -45,7 +45,24 @@ def test_plain_scalars_are_read_by_the_core_schema(text: str, expected: object) 
 
 @pytest.mark.parametrize(
     "text",
-    ["yes", "No", "on", "OFF", "y", "2027-01-31", "12:30:45", "1_000", "30s", "2MiB", "1.2.3", "=", "0.1.0", "-", "1e", "e5"],
+    [
+        "yes",
+        "No",
+        "on",
+        "OFF",
+        "y",
+        "2027-01-31",
+        "12:30:45",
+        "1_000",
+        "30s",
+        "2MiB",
+        "1.2.3",
+        "=",
+        "0.1.0",
+        "-",
+        "1e",
+        "e5",
+    ],
 )
 def test_what_other_readers_take_for_something_else_is_text(text: str) -> None:
     assert value(f"[{text}]" if text != "-" else "'-'") in ([text], text)
@@ -74,7 +91,7 @@ def test_a_word_in_another_case_is_refused_with_the_right_spelling(text: str) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "column", "words"),
+    "text, line, column, words",
     [
         ("a: 1\na: 2\n", 2, 1, "`a` stands here twice; the first is on line 1"),
         ("a:\n  b: 1\n  c: 2\n  b: 3\n", 4, 3, "`b` stands here twice"),

@@ -11,7 +11,7 @@ def test_text_that_is_shown_as_what_it_is_is_fit(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "index"),
+    "text, index",
     [
         ("ab\u202ecd", 2),
         ("\u2066x", 0),
@@ -70,7 +70,21 @@ def test_ordinary_text_is_no_secret(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["*", "acme-*", "gpt-4.*", "(a+)+$", "^acme$", "!acme", "~acme", "[a-z]+", "a.+b", r"\d+", "(?i)acme", "(a|b)", "/^a$/"],
+    [
+        "*",
+        "acme-*",
+        "gpt-4.*",
+        "(a+)+$",
+        "^acme$",
+        "!acme",
+        "~acme",
+        "[a-z]+",
+        "a.+b",
+        r"\d+",
+        "(?i)acme",
+        "(a|b)",
+        "/^a$/",
+    ],
 )
 def test_globs_expressions_and_negations_look_like_patterns(text: str) -> None:
     assert looks_like_pattern(text)
@@ -100,7 +114,7 @@ def test_only_characters_of_patterns_count_as_such() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"),
+    "word, meant",
     [
         ("tokens_per_minut", "tokens_per_minute"),
         ("tpm", "tokens_per_minute"),
