@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 
 # What the machine or the shell of the caller has set must not change what is installed or tested.
-unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONSAFEPATH PYTHONWARNINGS PYTHONOPTIMIZE PYTHONUSERBASE
+unexport PYTHONDONTWRITEBYTECODE VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONSAFEPATH PYTHONWARNINGS PYTHONOPTIMIZE PYTHONUSERBASE
 unexport PIP_TARGET PIP_PREFIX PIP_ROOT PIP_PYTHON PIP_CONSTRAINT PIP_BUILD_CONSTRAINT PIP_REQUIREMENT PIP_EDITABLE
 unexport PIP_NO_BINARY PIP_ONLY_BINARY PIP_PRE PIP_DRY_RUN PIP_NO_DEPS PIP_IGNORE_INSTALLED PIP_NO_CLEAN PIP_REPORT
 unexport PYTEST_ADDOPTS PYTEST_PLUGINS PYTEST_DISABLE_PLUGIN_AUTOLOAD COVERAGE_FILE COVERAGE_RCFILE COVERAGE_PROCESS_START
@@ -19,21 +19,26 @@ export no_proxy := $(NO_PROXY)
 
 PYTHON ?=
 PY := .venv/bin/python
-STAMP := .venv/built
+BUILT := .venv/built
+STAMP := .venv/installed
 
 # A checkout that was moved, or whose Python is gone, builds its environment anew.
-ifneq ($(shell test -x $(PY) && $(PY) -c 'print("runs")' 2>/dev/null && cat $(STAMP) 2>/dev/null),runs $(CURDIR))
-$(shell rm -f $(STAMP))
+ifneq ($(shell test -x $(PY) && $(PY) -c 'print("runs")' 2>/dev/null && cat $(BUILT) 2>/dev/null),runs $(CURDIR))
+$(shell rm -f $(BUILT))
 endif
 
-.PHONY: help demo test check coverage-mirror test-long test-vllm bench lock clean
+.PHONY: help demo test check coverage-mirror test-long test-vllm test-peers fuzz bench lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-$(STAMP): requirements-dev.lock pyproject.toml tools/venv.sh
+$(BUILT): requirements-dev.lock tools/venv.sh
 	@tools/venv.sh .venv $(PYTHON)
 	@printf '%s\n' '$(CURDIR)' > $@
+
+$(STAMP): $(BUILT) pyproject.toml
+	@$(PY) -m pip install -qq --no-input --no-deps --no-index --no-build-isolation --editable .
+	@touch $@
 
 demo: $(STAMP)  ## an engine simulator, the gateway and a fresh key on loopback, with curl lines to paste
 	@.venv/bin/vllm-gateway demo
@@ -60,6 +65,23 @@ test-long: $(STAMP)  ## the tests of `make test` with fifty times the examples, 
 test-vllm: $(STAMP)  ## the gateway in front of a real vLLM on the CPU, which this installs (python3.11, 4 minutes)
 	$(PY) -m pytest tests/vllm
 
+test-peers: $(STAMP) .venv-peers/built  ## nginx, Envoy and vllm-router under the raw cases of the corpus; CI=true: none may be missing
+	$(PY) -m tests.peers.compare
+
+TARGET ?= target headers strict-json event-stream response credential compact-jws chat edge differential audit log
+SECONDS ?= 60
+
+fuzz: .venv-fuzz/built  ## each fuzz target for SECONDS=60, or those named: TARGET="edge chat"
+	@for target in $(TARGET); do .venv-fuzz/bin/python -m tests.fuzz.hunt $$target $(SECONDS) || exit 1; done
+
+.venv-fuzz/built: requirements-fuzz.lock tools/venv.sh
+	@tools/venv.sh .venv-fuzz "$(or $(PYTHON),python3.13 python3.12 python3.11)" requirements-fuzz.lock
+	@touch $@
+
+.venv-peers/built: requirements-peers.lock tools/venv.sh
+	@tools/venv.sh .venv-peers "$(PYTHON)" requirements-peers.lock
+	@touch $@
+
 bench: $(STAMP)  ## the cost of a request and of a chunk on the data path
 	$(PY) bench/run.py
 
@@ -68,9 +90,11 @@ lock:  ## write the lock files anew from pyproject.toml; UPGRADE=--upgrade takes
 	uv pip compile $(LOCK) pyproject.toml --output-file requirements.lock
 	uv pip compile $(LOCK) pyproject.toml --group dev --constraint requirements.lock --output-file requirements-dev.lock
 	uv pip compile $(LOCK) --group build --constraint requirements-dev.lock --output-file requirements-build.lock
+	uv pip compile $(LOCK) pyproject.toml --group fuzz --constraint requirements-dev.lock --output-file requirements-fuzz.lock
+	uv pip compile $(LOCK) --group peers --output-file requirements-peers.lock
 
 LOCK = --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(UPGRADE)
 
 clean:  ## remove what the targets made
-	rm -rf .venv .venv-vllm .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build
+	rm -rf .venv .venv-vllm .venv-fuzz .venv-peers .fuzz .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the environment of this checkout from the hash-pinned lock: tools/venv.sh DIRECTORY [PYTHON]
+# Builds an environment of this checkout from a hash-pinned lock: tools/venv.sh DIRECTORY [PYTHON [LOCK]]
 # A missing piece of the machine gets a sentence that says what to install.
 set -eu
 venv=$1
@@ -34,5 +34,4 @@ fi
 echo "Building $venv with $("$python" --version)"
 rm -rf "$venv"
 "$python" -m venv "$venv"
-"$venv/bin/python" -m pip install -qq --no-input --require-hashes --no-deps -r requirements-dev.lock
-"$venv/bin/python" -m pip install -qq --no-input --no-deps --no-index --no-build-isolation --editable .
+"$venv/bin/python" -m pip install -qq --no-input --require-hashes --no-deps -r "${3:-requirements-dev.lock}"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gateway.review.check import check
 from gateway.settings import load_settings
 from tests.house.tree import ROOT, text
 
@@ -184,9 +185,15 @@ def test_the_tunnel_serves_one_host_whole_and_answers_404_for_the_rest(name: str
 
 
 def test_the_tunnel_leads_to_the_public_listener() -> None:
-    host, compose = (yaml.safe_load(text(name))["ingress"][0]["service"] for name in TUNNELS)
-    assert host == f"http://{_settings_of_the_unit()['GATEWAY_LISTENERS__PUBLIC']}"
-    assert compose == _settings_of_the_container()["GATEWAY_LISTENERS__PUBLIC"]
+    host, compose = (yaml.safe_load(text(name))["ingress"][0] for name in TUNNELS)
+    assert host["service"] == f"http://{_settings_of_the_unit()['GATEWAY_LISTENERS__PUBLIC']}"
+    assert compose["service"] == _settings_of_the_container()["GATEWAY_LISTENERS__PUBLIC"]
+
+
+def test_the_gateway_serves_the_host_name_that_the_tunnel_sends() -> None:
+    """On a socket it serves any; on an address only those that are listed."""
+    tunnel = yaml.safe_load(text(TUNNELS[0]))["ingress"][0]["hostname"]
+    assert load_settings(_settings_of_the_unit()).hosts["public"] == (tunnel,)
 
 
 def test_the_unit_of_the_gateway_is_confined() -> None:
@@ -221,6 +228,11 @@ def test_the_policy_of_the_deployment_names_its_engine_and_listener() -> None:
     assert {model["engine"] for model in policy["models"].values()} == set(settings.engines)
     served = _after(_compose_vllm_arguments(), "--served-model-name")
     assert {model["served_as"] for model in policy["models"].values()} == {served}
+
+
+def test_the_policy_of_the_deployment_holds_and_its_cases_bite() -> None:
+    report = check([ROOT / "deploy/compose/policies"])
+    assert report.status == 0, report.as_text()
 
 
 def test_secrets_of_a_deployment_are_not_committed() -> None:

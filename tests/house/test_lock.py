@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from tests.house.tree import imported, pyproject, sources, text
+from tests.house.tree import ROOT, imported, pyproject, sources, text
 
 # First releases without the advisories that concern a gateway of this sort (November 2026).
 FIXED_IN = {
@@ -60,7 +60,7 @@ def test_what_is_tested_is_what_is_deployed_and_built_with(name: str) -> None:
     assert {package: development.get(package) for package in _pinned(name)} == _pinned(name)
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "requirements-build.lock", "requirements-dev.lock"])
+@pytest.mark.parametrize("name", sorted(path.name for path in ROOT.glob("requirements*.lock")))
 def test_every_pin_has_hashes_and_names_no_index(name: str) -> None:
     blocks = [block for block in re.split(r"\n(?=[a-z])", text(name)) if not block.startswith("#")]
     assert blocks

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 # Each pattern is written so that it does not find itself here.
 UNFINISHED = re.compile(r"\bTO[D]O\b|\bFIX[M]E\b|\bX[X]X\b|\bNotImplemented[E]rror\b")
 SILENCED = re.compile(r"type: ignor[e](?!\[)|# noq[a](?!: [A-Z])|pragma: no[ ]cover|mypy: ignor[e]|fmt: of[f]")
-SKIPPED = re.compile(r"pytest\.(?:mark\.)?(?:ski[p]|xfai[l]|importorski[p])|unittest\.moc[k]|\bmonkeypatch\.setatt[r]")
+SKIPPED = re.compile(
+    r"pytest\.(?:mark\.)?(?:ski[p]|xfai[l]|importorski[p])|unittest\.moc[k]|\bmonkeypatch\.setatt[r]\((?!sys,)"
+)
 PLACES = re.compile(
     r"(?:pypi|pythonhosted|npmjs|debian|dockerproject)\.or[g](?=[/:\s\"']|$)|(?<![\w.])/(?:roo[t]|hom[e]|wor[k])/"
     r"|/tmp/(?:prob[e]|bash_job[s])|\.librar[y]/|(?<![\w])\.\./share[d]/|design\.m[d]"
