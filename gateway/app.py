@@ -8,22 +8,28 @@ what was stays.
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from os import urandom
 from typing import TYPE_CHECKING, cast
 
 import structlog
 
-from gateway.adapters.authenticator import Authenticator, issuers_of
+from gateway.adapters.authenticator import Authenticator, signers_of
 from gateway.adapters.catalogue import EngineCatalogue
 from gateway.adapters.clock import SystemClock, new_request_id
 from gateway.adapters.edge import EXTENSION
 from gateway.adapters.engine_client import EngineClient
 from gateway.adapters.engine_pool import EnginePool
+from gateway.adapters.introspection import IntrospectionSource, Introspector
+from gateway.adapters.issuer_http import IssuerHttp
 from gateway.adapters.journal import Journal
 from gateway.adapters.jwks import IssuerSource, JwksFetcher
 from gateway.adapters.key_sets import KeySets
 from gateway.adapters.readiness import readiness
 from gateway.adapters.relay import Relay
+from gateway.adapters.revoked_file import RevokedFile
 from gateway.enforcement import Enforcement
+from gateway.identity.dpop import Proofs
+from gateway.identity.issuer import IntrospectionIssuer
 from gateway.policy.model import Deadlines
 from gateway.ports import Ports
 from gateway.settings import OPS
@@ -58,7 +64,8 @@ class PlaneApp:
 
     async def __call__(self, scope: HTTPScope, _receive: ASGIReceiveCallable, _send: ASGISendCallable) -> None:
         """Answer one request that came through ``EdgeProtocol``; no other server shows the target as it was sent."""
-        inbound = cast("Downstream", cast("dict[str, object]", scope["extensions"])[EXTENSION])  # set by the protocol
+        # Taken out, since scope and request would otherwise hold each other until the garbage collector comes.
+        inbound = cast("Downstream", cast("dict[str, object]", scope["extensions"]).pop(EXTENSION))
         try:
             await self.enforcement.serve(inbound)
         finally:
@@ -86,9 +93,14 @@ class Gateway:
         self.catalogue = EngineCatalogue(self.clients)
         self._fetcher = JwksFetcher()
         self.key_sets = KeySets({name: _source(settings, name) for name in settings.issuers}, self._fetcher)
+        self._issuer_http = IssuerHttp()
+        self._introspector = Introspector(_introspection_sources(settings), self._issuer_http)
+        self.revoked = RevokedFile(settings.revoked_file)
+        self.revoked.load()
         self._relay = Relay(self.clients, metrics, settings.sse_keep_alive)
         self._journal = Journal(log, metrics)
         self._clock = SystemClock()
+        self._proofs = Proofs(urandom(32))
         self.apps = {
             listener: PlaneApp(enforcement, metrics) for listener, enforcement in self._enforcements(planes).items()
         }
@@ -121,19 +133,17 @@ class Gateway:
         problems = [*misfits(self.settings, served)]
         if problems:
             raise Misfit(*problems)
-        issuers: dict[str, str] = {}
-        for plane in served.values():
-            issuers.update(issuers_of(plane))
-        self.key_sets.keep(issuers)
+        self.key_sets.keep({name: signer for plane in served.values() for name, signer in signers_of(plane).items()})
         return {listener: self._enforcement(plane) for listener, plane in served.items()}
 
     def _enforcement(self, plane: Plane) -> Enforcement[Downstream]:
         ports = Ports(
-            Authenticator(plane, self.key_sets),
+            Authenticator(plane, self.key_sets, self._introspector, self.revoked),
             self._relay,
             self.catalogue,
             self._journal,
             self._clock,
+            self._proofs,
             new_request_id,
             _report_bug,
         )
@@ -145,12 +155,13 @@ class Gateway:
     async def running(self) -> AsyncIterator[None]:
         """Keep keys fresh within this block, and close what is open behind it."""
         try:
-            async with self.key_sets.running():
+            async with self.key_sets.running(), self._introspector.running():
                 yield
         finally:
             for client in self.clients.values():
                 client.pool.close()
             await self._fetcher.close()
+            await self._issuer_http.close()
 
 
 def misfits(settings: Settings, served: Mapping[str, Plane]) -> list[str]:
@@ -172,6 +183,12 @@ def misfits(settings: Settings, served: Mapping[str, Plane]) -> list[str]:
             for client in plane.clients.values()
             if client.networks and settings.listeners[listener].loopback and plane.edge is None
         ]
+        problems += [
+            f"{plane.source}: the caller {name!r} asks its issuer about tokens, and has no credential for that: "
+            f"set GATEWAY_ISSUERS__{_upper(name)}__CLIENT_ID and …__CLIENT_SECRET."
+            for name, trust in plane.callers.items()
+            if isinstance(trust, IntrospectionIssuer) and name not in _introspection_sources(settings)
+        ]
     problems += [
         f"GATEWAY_ENGINES__{_upper(name)}__URLS has {len(engine.urls)} URLs; this version uses one for each engine."
         for name, engine in settings.engines.items()
@@ -187,6 +204,20 @@ def _report_bug(request_id: str, error: BaseException) -> None:
 
 def _upper(name: str) -> str:
     return name.upper().replace("-", "_")
+
+
+def _introspection_sources(settings: Settings) -> dict[str, IntrospectionSource]:
+    return {
+        name: IntrospectionSource(
+            issuer.client_id,
+            issuer.client_secret.get_secret_value(),
+            issuer.introspection_url,
+            issuer.cache,
+            issuer.timeout,
+        )
+        for name, issuer in settings.issuers.items()
+        if issuer.client_id is not None and issuer.client_secret is not None
+    }
 
 
 def _source(settings: Settings, caller: str) -> IssuerSource:

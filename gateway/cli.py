@@ -12,13 +12,14 @@ import os
 import sys
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gateway import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gateway.policy.compile import Policy
     from gateway.settings import Settings
 
 HOLDS, FOUND, MISUSED = 0, 1, 2
@@ -80,7 +81,8 @@ def parser() -> argparse.ArgumentParser:
     explain.add_argument(
         "body", nargs="?", type=Path, metavar="BODY.json", help="a file with the body; '-' reads it from here"
     )
-    key = commands.add_parser("key", help="Make keys.", description="Make keys.", allow_abbrev=False)
+    text = "Make keys, and tell what one is."
+    key = commands.add_parser("key", help=text, description=text, allow_abbrev=False)
     keys = key.add_subparsers(metavar="COMMAND", required=True)
     text = "Make a key, shown once, and the stanza for the policy."
     new = keys.add_parser("new", help=text, description=text, allow_abbrev=False)
@@ -90,6 +92,28 @@ def parser() -> argparse.ArgumentParser:
         "--not-after", type=date.fromisoformat, metavar="DATE", help="its last good day, such as 2027-01-31 (UTC)"
     )
     new.add_argument("--json", action="store_true", help="print JSON for machines")
+    text = "Say what a key is and whose; it is read from standard input, so that no shell remembers it."
+    known = keys.add_parser("check", help=text, description=text, allow_abbrev=False)
+    known.set_defaults(run=_key_check)
+    known.add_argument(
+        "paths", nargs="*", type=Path, metavar="PATH", help="files or folders; GATEWAY_POLICIES when absent"
+    )
+    known.add_argument("--json", action="store_true", help="print JSON for machines")
+    token = command("token", _token, "Fetch an access token by client credentials, to try a plane.", json=True)
+    where = token.add_mutually_exclusive_group(required=True)
+    where.add_argument("--issuer", metavar="URL", help="the issuer, whose metadata name the token endpoint")
+    where.add_argument("--token-url", metavar="URL", help="the token endpoint itself")
+    token.add_argument("--client-id", required=True, metavar="ID")
+    token.add_argument(
+        "--client-secret-file", type=Path, metavar="FILE", help="the secret; read from standard input when absent"
+    )
+    token.add_argument("--scope", metavar="SCOPES", help="scopes, with a space between them")
+    token.add_argument("--resource", metavar="URI", help="the audience, as RFC 8707 asks for it")
+    token.add_argument("--audience", metavar="TEXT", help="the audience, as Auth0 asks for it")
+    token.add_argument("--post", action="store_true", help="send the secret in the form instead of a header field")
+    token.add_argument(
+        "--for", dest="policy", type=Path, metavar="POLICY", help="say on standard error what this policy makes of it"
+    )
     command("schema", _schema, "Print the JSON Schema of policy files.")
     return top
 
@@ -130,17 +154,10 @@ def _check(options: argparse.Namespace) -> int:
 def _explain(options: argparse.Namespace) -> int:
     from datetime import UTC, datetime
 
-    from gateway.adapters.policy_files import PolicyFilesMissing, found
-    from gateway.policy.compile import compile_policy
-    from gateway.policy.source import PolicyError
     from gateway.review.explain import NobodyOfThatName, explain
 
     given = Path(options.plane)
-    try:
-        files = [given] if given.is_file() else [file for path in _policies() for file in found(path)]
-        policies = [compile_policy(file.read_text("utf-8"), str(file)) for file in files]
-    except (PolicyError, PolicyFilesMissing) as error:
-        raise Misused(str(error)) from None
+    policies = _compiled([given] if given.is_file() else _policies())
     for policy in policies:
         if given.is_file() or policy.plane.name == options.plane:
             today = datetime.now(UTC).date().isoformat()
@@ -185,6 +202,69 @@ def _key_new(options: argparse.Namespace) -> int:
         raise Misused(f"vllm-gateway key new: {error}.") from None
     print(key.as_json() if options.json else key.as_text())
     return HOLDS
+
+
+def _key_check(options: argparse.Namespace) -> int:
+    from datetime import UTC, datetime
+
+    from gateway.review.key_check import check_key
+
+    planes = [policy.plane for policy in _compiled(options.paths or _policies())]
+    found = check_key(_secret("key"), planes, datetime.now(UTC).date().isoformat())
+    print(found.as_json() if options.json else found.as_text())
+    return HOLDS if found.good else FOUND
+
+
+def _token(options: argparse.Namespace) -> int:
+    import json
+    import time
+
+    from gateway.adapters.token_client import Application, NoToken, fetch
+    from gateway.review.token_check import check_token
+
+    planes = [policy.plane for policy in _compiled([options.policy])] if options.policy else []
+    secret = _secret("client secret", options.client_secret_file)
+    method: Any = "client_secret_post" if options.post else "client_secret_basic"
+    application = Application(options.client_id, secret, options.scope, options.resource, options.audience, method)
+    try:
+        answer = fetch(application, issuer=options.issuer, url=options.token_url)
+    except NoToken as error:
+        sys.stderr.write(f"{error}\n")
+        return FOUND if error.refused else MISUSED
+    token = str(answer.get("access_token", ""))
+    print(json.dumps(answer) if options.json else token)
+    checks = [check_token(token, plane, time.time()) for plane in planes]
+    for check in checks:
+        sys.stderr.write(f"{check.sentence}\n")
+    return HOLDS if token and all(check.fits for check in checks) else FOUND
+
+
+def _secret(what: str, file: Path | None = None) -> str:
+    """Read a secret from a file, from whoever sits at the terminal, or from standard input."""
+    from getpass import getpass
+
+    try:
+        if file is not None:
+            text = file.read_text("utf-8")
+        else:
+            text = getpass(f"The {what}: ") if sys.stdin.isatty() else sys.stdin.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Misused(f"The {what} cannot be read: {error}.") from None
+    if not text.strip():
+        raise Misused(f"The {what} is empty.")
+    return text.strip()
+
+
+def _compiled(paths: Sequence[Path]) -> list[Policy]:
+    """Compile the policies at some paths."""
+    from gateway.adapters.policy_files import PolicyFilesMissing, found
+    from gateway.policy.compile import compile_policy
+    from gateway.policy.source import PolicyError
+
+    try:
+        return [compile_policy(file.read_text("utf-8"), str(file)) for path in paths for file in found(path)]
+    except (PolicyError, PolicyFilesMissing) as error:
+        raise Misused(str(error)) from None
 
 
 def _schema(_: argparse.Namespace) -> int:

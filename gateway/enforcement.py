@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Generic
 from gateway.audit import AuditRecord, Outcome, Verdict
 from gateway.dialects.openai_models import ModelEntry, model_body, models_body
 from gateway.dialects.registry import DIALECTS
+from gateway.gatehouse import Gatehouse
+from gateway.identity import dpop
 from gateway.identity.challenge import challenge
-from gateway.identity.credential import CredentialReader
+from gateway.identity.resource_metadata import ResourceMetadata
 from gateway.policy.decide import admit, endpoint_for, judge
 from gateway.policy.decision import Deny
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
@@ -43,6 +45,7 @@ class _Reading:
     endpoint: Endpoint
     headers: RequestHeaders
     credential: Credential
+    asked: dpop.Asked
 
 
 _ALWAYS = (b"cache-control: no-store\r\n", b"x-content-type-options: nosniff\r\n")
@@ -56,12 +59,15 @@ class Enforcement(Generic[InboundT]):
         self.plane = plane
         self._hosts = hosts
         self._ports = ports
-        keys = {key.sha256: client.caller for client in plane.clients.values() for key in client.keys}
-        self._credentials = CredentialReader(plane.callers, keys, edge=plane.edge is not None)
+        self._gatehouse = Gatehouse(plane, ports.authenticator, ports.clock, ports.proofs)
         endpoints = [endpoint for by_method in plane.endpoints.values() for endpoint in by_method.values()]
         self._endpoints = {endpoint.name: endpoint for endpoint in endpoints}
         self._deadlines = {endpoint.name: _resolved(endpoint.deadlines, deadlines) for endpoint in endpoints}
         self._default_dialect = DIALECTS["openai-chat"]
+        needs = {scope for endpoint in endpoints for scope in endpoint.needs}
+        self._metadata = plane.resource and ResourceMetadata.of(
+            plane.resource, plane.callers.values(), needs, plane.name
+        )
 
     async def serve(self, inbound: InboundT) -> None:
         """Answer one request and record it, whatever happens."""
@@ -104,12 +110,12 @@ class Enforcement(Generic[InboundT]):
         reading = self._read(inbound, record)
         if isinstance(reading, Deny):
             return Refusal.of(reading)
-        now = ports.clock.now()
-        principal = ports.authenticator.known(reading.credential, now)
-        if principal is None:
-            principal = await ports.authenticator.identify(reading.credential, now)
-        record.subject = principal.subject
-        grant = admit(self.plane, reading.endpoint, principal, inbound.peer, ports.clock.today())
+        if isinstance(reading, RequestHeaders):
+            await self._describe(inbound, record, reading)
+            return None
+        visitor = await self._gatehouse.enter(reading.credential, reading.headers, inbound.peer, reading.asked)
+        record.subject = visitor.principal.subject
+        grant = admit(self.plane, reading.endpoint, visitor.principal, visitor.address, ports.clock.today())
         if isinstance(grant, Deny):
             return Refusal.of(grant)
         record.client = grant.client.name
@@ -120,10 +126,11 @@ class Enforcement(Generic[InboundT]):
         request = await self._judge(inbound, record, reading, grant)
         if isinstance(request, Deny):
             return Refusal.of(request)
+        del reading  # and the credential with it, for as long as the answer takes
         return self._close(record, await ports.dispatcher.forward(request, inbound), dialect)
 
-    def _read(self, inbound: InboundT, record: AuditRecord) -> _Reading | Deny:
-        """Room 2: syntax, then host, path, method, query, credential."""
+    def _read(self, inbound: InboundT, record: AuditRecord) -> _Reading | RequestHeaders | Deny:
+        """Room 2: syntax, then host, path, method, query, credential; headers alone if the metadata are asked for."""
         if inbound.refusal is not None:
             raise inbound.refusal
         not_canonical = target = None
@@ -134,6 +141,7 @@ class Enforcement(Generic[InboundT]):
                 raise
             not_canonical = malformed  # a 404 like any other: syntax and host come first
         headers = RequestHeaders.parse(inbound.headers, http_version=inbound.http_version, hosts=self._hosts)
+        inbound.headers = []  # a stream may last for minutes: what nobody reads again must not last with it
         record.client_request_id = headers.request_id
         record.edge_ip = headers.cf_connecting_ip
         record.cf_ray = headers.cf_ray
@@ -141,15 +149,25 @@ class Enforcement(Generic[InboundT]):
             raise Unavailable(Reason.AUDIT_UNAVAILABLE)
         if target is None:
             raise not_canonical or Malformed(Reason.TARGET_MALFORMED)
+        if self._metadata and target.path == self._metadata.path:
+            return _plainly_asked(inbound.method, target) or headers
         endpoint = endpoint_for(self.plane, inbound.method, target)
         if isinstance(endpoint, Deny):
             return endpoint
         record.endpoint = endpoint.name
         if endpoint.dialect not in DIALECTS:
             return Deny(Reason.NO_SUCH_ENDPOINT, record=f"dialect {endpoint.dialect} is not served by this version")
-        credential = self._credentials.read(headers)
+        credential = self._gatehouse.read(headers, inbound.peer)
         record.credential = credential.kind.value
-        return _Reading(endpoint, headers, credential)
+        asked = dpop.Asked(inbound.method, headers.host, target.path.decode("ascii"))
+        return _Reading(endpoint, headers, credential, asked)
+
+    async def _describe(self, inbound: InboundT, record: AuditRecord, headers: RequestHeaders) -> None:
+        """Answer with the plane's metadata (RFC 9728 §3.2): to anybody who passes the lock of the edge."""
+        await self._gatehouse.open_edge(headers.access_assertion)
+        if self._metadata:
+            record.verdict, record.outcome, record.status = Verdict.PERMIT, Outcome.OK, _OK
+            inbound.answer(_OK, [*_lines(record.id), b"content-type: application/json\r\n"], self._metadata.body)
 
     async def _judge(
         self, inbound: InboundT, record: AuditRecord, reading: _Reading, grant: Grant
@@ -247,6 +265,8 @@ class Enforcement(Generic[InboundT]):
         if refusal.made_here:
             ours = refusal.status >= 500 or refusal.reason in _ENGINES  # noqa: PLR2004
             record.verdict = Verdict.FAILURE if ours else Verdict.DENY
+        if record.outcome is None and refusal.reason in _ENGINES:
+            record.outcome = Outcome.ENGINE_DIED  # it was never reached
         if inbound.answered:
             record.status = _OK  # the head was out: the stream was cut off
             return
@@ -255,8 +275,17 @@ class Enforcement(Generic[InboundT]):
             inbound.keep_alive = False
         endpoint = self._endpoints.get(record.endpoint or "")
         dialect = DIALECTS.get(endpoint.dialect if endpoint else "", self._default_dialect)
-        asked = challenge(refusal.reason, self.plane.name, endpoint.needs if endpoint else ())
+        asked = challenge(
+            refusal.reason,
+            self.plane.name,
+            endpoint.needs if endpoint else (),
+            self._metadata.url if self._metadata else None,
+            proofs=" ".join(dpop.ALGORITHMS) if self._gatehouse.takes_proofs else "",
+            code=refusal.code,
+        )
         lines = [b"x-request-id: %b\r\n" % record.id.encode("ascii"), *_ALWAYS, *refusal.lines(asked)]
+        if asked and (nonce := self._gatehouse.nonce()):
+            lines.append(b"dpop-nonce: %b\r\n" % nonce.encode("ascii"))
         inbound.answer(refusal.status, lines, refusal.body(dialect, record.id))
 
 
@@ -272,6 +301,14 @@ ENDS_CONNECTION = frozenset(
 """Reasons behind which nothing more is read: who wrote such a head may mean another end of it (RFC 9112 §11.2), and
 whatever went wrong inside ends with this connection.
 """
+
+
+def _plainly_asked(method: str, target: Target) -> Deny | None:
+    """Refuse anything but GET without a query."""
+    if method != "GET":
+        return Deny(Reason.METHOD_NOT_ALLOWED, "GET")
+    return None if target.query is None else Deny(Reason.QUERY_NOT_ACCEPTED)
+
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_., -]")
 _NAMED_AT_MOST = 1024

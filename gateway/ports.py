@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gateway.dialects.call import Dialect, Usage
     from gateway.dialects.openai_models import ServedModel
     from gateway.identity.credential import Credential
+    from gateway.identity.dpop import Proofs
     from gateway.identity.principal import Principal
     from gateway.policy.model import Deadlines
     from gateway.reasons import Malformed, Reason
@@ -134,6 +135,9 @@ class Authenticator(Protocol):
     async def identify(self, credential: Credential, now: float) -> Principal:
         """Verify a credential. Raises ``Malformed(CREDENTIAL_INVALID)`` and ``Unavailable(KEYS_UNAVAILABLE)``."""
 
+    async def open_edge(self, assertion: str, now: float) -> None:
+        """Verify the lock of the edge, if the plane has one. Raises as ``identify`` does."""
+
 
 class Journal(Protocol):
     """Where records go: the audit log and the metrics."""
@@ -166,5 +170,6 @@ class Ports(Generic[InboundT]):
     catalogue: Catalogue
     journal: Journal
     clock: Clock
+    proofs: Proofs
     new_id: Callable[[], str]
     report_bug: Callable[[str, BaseException], None]

@@ -149,14 +149,16 @@ class Malformed(Exception):  # noqa: N818  (the field's word for what the peer s
     """What the peer sent is refused.
 
     ``detail`` is a short English phrase that is safe in answers and logs: it names fields and positions, never values.
-    For ``CREDENTIAL_INVALID`` it goes to the audit record alone. ``param`` is the field of the body at fault.
+    For ``CREDENTIAL_INVALID`` it goes to the audit record alone. ``param`` is the field of the body at fault. ``code``
+    is the error code of the challenge where it is not the table's.
     """
 
-    def __init__(self, reason: Reason, detail: str = "", *, param: str | None = None) -> None:
+    def __init__(self, reason: Reason, detail: str = "", *, param: str | None = None, code: str = "") -> None:
         super().__init__(reason.value, detail)
         self.reason = reason
         self.detail = detail
         self.param = param
+        self.code = code
 
 
 class Unavailable(Exception):  # noqa: N818  (as above)

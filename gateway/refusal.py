@@ -19,7 +19,16 @@ MESSAGE_AT_MOST = 2048
 """Characters of an engine's own message that are passed on."""
 
 # What failed in these is for the audit record: the caller could be anyone, or the detail is about our inside.
-_PRIVATE = frozenset({Reason.CREDENTIAL_INVALID, Reason.CLIENT_UNKNOWN, Reason.KEYS_UNAVAILABLE, Reason.INTERNAL})
+_PRIVATE = frozenset(
+    {
+        Reason.CREDENTIAL_INVALID,
+        Reason.CREDENTIAL_MISSING,
+        Reason.FAILURES_THROTTLED,
+        Reason.CLIENT_UNKNOWN,
+        Reason.KEYS_UNAVAILABLE,
+        Reason.INTERNAL,
+    }
+)
 
 _BAD_REQUEST, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY = 400, 401, 403, 404, 429
 _SERVER_ERROR, _UNAVAILABLE, _GATEWAY_TIMEOUT, _BAD_GATEWAY, _LAST_STATUS = 500, 503, 504, 502, 599
@@ -31,7 +40,7 @@ class Refusal:
 
     ``made_here``: the gateway refuses or failed, so ``Proxy-Status`` names it (RFC 9209 §2); an engine's own refusal of
     a permitted call is passed on without. ``record`` is for the audit record alone. ``retry_after`` is the value of
-    that field, if any.
+    that field, if any. ``code`` is the error code of the challenge where it is not the table's.
     """
 
     reason: Reason
@@ -42,6 +51,7 @@ class Refusal:
     allow: str = ""
     retry_after: str = ""
     made_here: bool = True
+    code: str = ""
 
     @classmethod
     def of(cls, cause: Deny | Malformed | Unavailable) -> Refusal:
@@ -56,7 +66,8 @@ class Refusal:
             return cls(reason, cause.status or answer.status, message, record=detail, retry_after=retry_after)
         record = detail if isinstance(cause, Malformed) else cause.record or detail
         allow = detail if reason is Reason.METHOD_NOT_ALLOWED else ""
-        return cls(reason, answer.status, message, cause.param, record, allow)
+        code = cause.code if isinstance(cause, Malformed) else ""
+        return cls(reason, answer.status, message, cause.param, record, allow, code=code)
 
     @classmethod
     def of_engine(cls, status: int, message: str | None, retry_after: str) -> Refusal:

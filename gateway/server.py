@@ -25,6 +25,7 @@ from gateway.adapters.logs import configure
 from gateway.adapters.metrics import Metrics
 from gateway.adapters.ops import ops_app
 from gateway.adapters.policy_files import PolicyFiles, PolicyFilesMissing
+from gateway.adapters.revoked_file import RevokedFileUnusable
 from gateway.addresses import Unix
 from gateway.app import Gateway, Misfit
 from gateway.policy.source import PolicyError
@@ -43,7 +44,7 @@ us.
 """
 
 WATCH_S = 2.0
-"""Seconds between two looks at the policy files."""
+"""Seconds between two looks at the files of policies and of revoked tokens."""
 
 BACKLOG = 4096
 
@@ -56,7 +57,7 @@ def serve(settings: Settings) -> int:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_run(settings))
-    except (Misfit, PolicyFilesMissing, PolicyError, Unusable) as error:
+    except (Misfit, PolicyFilesMissing, PolicyError, RevokedFileUnusable, Unusable) as error:
         sys.stderr.write(f"{error}\n")
         return 2
     return 0
@@ -215,7 +216,7 @@ class _Process:
         self._stop.set()
 
     async def _watch(self) -> None:
-        """Reload the policies when a file changes or SIGHUP comes; SIGHUP also opens the audit log anew."""
+        """Reload policies and revocations when a file changes or SIGHUP comes; SIGHUP also opens the audit log anew."""
         while True:
             told = False
             with contextlib.suppress(TimeoutError):
@@ -224,6 +225,8 @@ class _Process:
             self._reload.clear()
             if told:
                 self._log.reopen()
+            # Before the policies and whatever becomes of them: one that does not compile keeps nobody in.
+            await asyncio.to_thread(self._gateway.revoked.refresh)
             if told or await asyncio.to_thread(self._files.changed):
                 await self._load()
 

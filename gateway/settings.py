@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EDGE", "OPS", "Deadlines", "Engine", "Issuer", "Settings", "SettingsError", "load_settings"]
 
+LONGEST_CACHE_S = 60.0
 OPS = "ops"
 """The listener that no policy file has."""
 EDGE = "edge"
@@ -91,6 +92,7 @@ class Settings(_Part):
     cache_salt_secret: values.Secret | None = None
     revoked_file: values.File | None = None
     max_connections: values.Count = 10_000
+    sse_keep_alive: values.SecondsOrZero = 15.0
     workers: values.Count = 1
     ops_token: values.Secret | None = None
     log_level: values.LogLevel = "info"
@@ -98,16 +100,9 @@ class Settings(_Part):
     @property
     def not_enforced(self) -> tuple[str, ...]:
         """Name the settings without effect so far; each leaves something closed that it was meant to open."""
-        unused = [
-            variable(("issuers", caller, field))
-            for caller, issuer in self.issuers.items()
-            for field in ("introspection_url", "client_id", "client_secret", "cache")
-            if field in issuer.model_fields_set
-        ]
-        more = [
+        return tuple(
             f"{variable(('engines', name, 'urls'))}[1:]" for name, engine in self.engines.items() if engine.urls[1:]
-        ]
-        return (*unused, *more)
+        )
 
     def host_rule(self, listener: str) -> HostRule:
         """Make the rule for the Host field of one listener."""
@@ -165,13 +160,24 @@ def _unsupported(settings: Settings) -> Iterator[str]:
         yield "GATEWAY_LEDGER must be memory://: this version has no other ledger."
     if settings.workers != 1:
         yield "GATEWAY_WORKERS must be 1: with a ledger in memory, each process would grant the limits anew."
-    for name in ("tls", "cache_salt_secret", "revoked_file"):
+    for name in ("tls", "cache_salt_secret"):
         if name in given:
             yield f"{variable((name,))} is not supported by this version: remove it."
 
 
+def _halves(settings: Settings) -> Iterator[str]:
+    """Find credentials of which one half is missing, and answers that would count for too long."""
+    for name, issuer in settings.issuers.items():
+        if (issuer.client_id is None) != (issuer.client_secret is None):
+            missing = "client_id" if issuer.client_id is None else "client_secret"
+            yield f"{variable(('issuers', name, missing))} is missing: an id and a secret go together."
+        if issuer.cache > LONGEST_CACHE_S:
+            yield f"{variable(('issuers', name, 'cache'))} is more than 60s: so long could a revoked token be used."
+
+
 def _contradictions(settings: Settings) -> Iterator[str]:
     """Find what is well-formed alone and wrong together."""
+    yield from _halves(settings)
     if not set(settings.listeners) - {OPS}:
         yield "No listener is configured: set one, such as GATEWAY_LISTENERS__PUBLIC=127.0.0.1:8080."
     seen: dict[Tcp | Unix, str] = {}

@@ -85,6 +85,18 @@ def test_addresses_of_clients_mean_nothing_on_loopback(tmp_path: Path) -> None:
     assert problems(beyond, text) == []
 
 
+def test_a_caller_whose_tokens_are_asked_about_needs_a_credential_for_that(tmp_path: Path) -> None:
+    text = POLICY.replace(
+        "      api_key: {}\n",
+        "      api_key: {}\n    my-idp:\n      introspection: {issuer: 'https://login.example', audience: us}\n",
+    )
+    (problem,) = problems(settings_of(tmp_path), text)
+    assert problem.startswith("0.yaml: the caller 'my-idp' asks its issuer about tokens, and has no credential")
+    assert "GATEWAY_ISSUERS__MY_IDP__CLIENT_ID" in problem
+    given = settings_of(tmp_path, ISSUERS__MY_IDP__CLIENT_ID="gateway", ISSUERS__MY_IDP__CLIENT_SECRET="secret")
+    assert problems(given, text) == []
+
+
 def test_replicas_of_an_engine_are_a_misfit_in_this_version(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, "http://127.0.0.1:1,http://127.0.0.1:2")
     assert problems(settings, POLICY) == [

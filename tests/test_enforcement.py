@@ -15,6 +15,9 @@ from gateway.audit import Outcome, Verdict
 from gateway.dialects.call import Usage
 from gateway.dialects.openai_models import ServedModel
 from gateway.enforcement import Enforcement
+from gateway.gatehouse import EACH_ADDRESS
+from gateway.identity.dpop import Proofs
+from gateway.identity.issuer import AccessTokenIssuer, CloudflareAccess
 from gateway.identity.principal import Principal
 from gateway.identity.refusal import invalid
 from gateway.policy.model import Deadlines, Endpoint, ParameterRules
@@ -22,6 +25,8 @@ from gateway.ports import Delivery, Ending, EngineAnswer, Ports, UpstreamRequest
 from gateway.reasons import ANSWERS, Malformed, Reason, Unavailable
 from gateway.wire.hosts import HostRule
 from tests.policy.planes import PARTNER, client, plane, principal
+from tests.simulators.prover import Prover
+from tests.simulators.signing import compact, signing_input
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -104,6 +109,10 @@ class Gatehouse:
             raise found
         return found
 
+    async def open_edge(self, assertion: str, now: float) -> None:
+        if assertion != "lock":
+            raise invalid("not our front")
+
 
 class Dispatch:
     """A dispatcher that ends as it is told."""
@@ -127,9 +136,12 @@ class Engines:
     def __init__(self, served: Mapping[str, ServedModel] | Unavailable) -> None:
         self._served = served
         self.asked: list[str] = []
+        self.down: set[str] = set()
 
     async def served(self, engine: str) -> Mapping[str, ServedModel]:
         self.asked.append(engine)
+        if engine in self.down:
+            raise Unavailable(Reason.ENGINE_UNAVAILABLE)
         if isinstance(self._served, Unavailable):
             raise self._served
         return self._served
@@ -192,6 +204,7 @@ class House:
             self.engines,
             self.journal,
             Ticking(),
+            Proofs(b"secret"),
             lambda: ID,
             lambda request_id, error: self.bugs.append((request_id, error)),
         )
@@ -538,6 +551,14 @@ async def test_a_list_that_the_engine_does_not_give_is_a_failure() -> None:
     assert (told(door)[0], record.verdict) == (502, Verdict.FAILURE)
 
 
+async def test_a_list_leaves_out_what_an_engine_that_is_down_would_serve() -> None:
+    house = House(plane(clients=[client("acme", models=("local", "embed")), client("b")]))
+    house.engines.down = {plane().models["local"].engine}
+    door = models()
+    await house.serve(door)
+    assert [entry["id"] for entry in told(door)[2]["data"]] == ["embed"]
+
+
 async def test_a_list_that_nobody_waits_for_is_recorded_as_left() -> None:
     door = models()
     door.left = True
@@ -660,3 +681,99 @@ async def test_a_request_that_is_cancelled_is_recorded_and_where_possible_told(h
         assert not door.answers
     else:
         assert (told(door)[0], code(door)) == (503, "draining")
+
+
+# The gatehouse: the lock of the edge, failures, proofs; and what a plane says about itself
+
+EDGE = CloudflareAccess("edge", "team", "4a" * 32)
+CORP = AccessTokenIssuer("corp", "https://i", "us", frozenset({"RS256"}), "at+jwt", 30, "azp", 3600)
+METADATA = b"/.well-known/oauth-protected-resource/v1"
+
+
+def described(**changes: Any) -> Plane:  # noqa: ANN401  (whichever fields a test is about)
+    return replace(plane(), callers={"corp": CORP}, resource="https://llm.example.com/v1", **changes)
+
+
+async def test_behind_the_edge_a_client_comes_from_where_the_front_says() -> None:
+    near = replace(client("acme"), networks=(ip_network("198.51.100.0/24"),))
+    house = House(replace(plane(clients=[near]), edge=EDGE))
+    fields: dict[str, Any] = {"cf-access-jwt-assertion": "lock", "cf-connecting-ip": "198.51.100.9"}
+    record = await house.serve(ask(**fields))
+    assert (record.verdict, record.client, record.peer) == (Verdict.PERMIT, "acme", "192.0.2.1")
+    for address, reason in (("203.0.113.1", Reason.ADDRESS_NOT_ACCEPTED), (None, Reason.ADDRESS_NOT_ACCEPTED)):
+        house = House(replace(plane(clients=[near]), edge=EDGE))
+        assert (await house.serve(ask(**{**fields, "cf-connecting-ip": address}))).reason is reason
+    house = House(replace(plane(clients=[near]), edge=EDGE))
+    assert (await house.serve(ask(**{**fields, "cf-access-jwt-assertion": "x"}))).reason is Reason.CREDENTIAL_INVALID
+
+
+async def test_who_fails_too_often_is_told_when_to_come_again() -> None:
+    house = House()
+    for _ in range(EACH_ADDRESS.burst):
+        door = ask(credential="unknown")
+        await house.enforcement.serve(door)
+        assert door.answers[0][0] == 401
+    door = ask(credential="unknown")
+    await house.enforcement.serve(door)
+    status, headers, body = door.answers[0]
+    assert (status, headers["retry-after"]) == (429, "2")
+    assert "www-authenticate" not in headers
+    assert b"no such credential" not in body
+    record = house.journal.records[-1]
+    assert (record.reason, record.verdict, record.detail) == (
+        Reason.FAILURES_THROTTLED,
+        Verdict.DENY,
+        "no such credential",
+    )
+    good = ask()
+    await house.enforcement.serve(good)
+    assert house.journal.records[-1].verdict is Verdict.PERMIT
+
+
+async def test_a_plane_says_what_it_is_and_its_challenge_leads_there() -> None:
+    door = ask(method="GET", target=METADATA, credential=None, body=b"")
+    record = await House(described()).serve(door)
+    status, headers, body = door.answers[0]
+    assert (status, headers) == (200, {**ALWAYS, "content-type": "application/json"})
+    assert json.loads(body)["resource"] == "https://llm.example.com/v1"
+    assert (record.verdict, record.outcome, record.status) == (Verdict.PERMIT, Outcome.OK, 200)
+    bare = ask(credential=None)
+    await House(described()).serve(bare)
+    url = "https://llm.example.com/.well-known/oauth-protected-resource/v1"
+    assert f'resource_metadata="{url}"' in bare.answers[0][1]["www-authenticate"]
+
+
+@pytest.mark.parametrize(
+    "method, target, status",
+    [("POST", METADATA, 405), ("HEAD", METADATA, 405), ("GET", METADATA + b"?a=b", 400), ("GET", METADATA[:-3], 404)],
+)
+async def test_what_a_plane_says_is_asked_for_plainly(method: str, target: bytes, status: int) -> None:
+    door = ask(method=method, target=target, credential=None, body=b"")
+    await House(described()).serve(door)
+    assert door.answers[0][0] == status
+    assert door.answers[0][1].get("allow") == ("GET" if status == 405 else None)
+
+
+async def test_behind_the_edge_a_plane_speaks_to_those_who_came_through_it() -> None:
+    for assertion, status in ((None, 401), ("x", 401), ("lock", 200)):
+        door = ask(method="GET", target=METADATA, credential=None, body=b"", **{"cf-access-jwt-assertion": assertion})
+        await House(described(edge=EDGE)).serve(door)
+        assert door.answers[0][0] == status
+
+
+async def test_a_plane_that_takes_proofs_gives_a_nonce_with_each_challenge() -> None:
+    house = House(replace(plane(), callers={"corp": replace(CORP, sender="dpop")}))
+    door = ask(credential=None)
+    await house.enforcement.serve(door)
+    headers = door.answers[0][1]
+    assert headers["www-authenticate"].startswith('Bearer realm="partner", DPoP realm="partner", algs="ES256 ')
+    assert Proofs(b"secret").nonces.holds(headers["dpop-nonce"], 1_800_000_000.0)
+    token = compact(signing_input({"alg": "RS256"}, {}), b"x")
+    proof = Prover().proof(token, "POST", "https://gateway/v1/chat/completions", iat=1_800_000_000)
+    door = ask(credential=None, authorization=f"DPoP {token}", dpop=proof)
+    await house.enforcement.serve(door)
+    assert 'DPoP realm="partner", error="use_dpop_nonce"' in door.answers[0][1]["www-authenticate"]
+    assert "dpop-nonce" in door.answers[0][1]
+    door = ask({"messages": "x"})
+    await house.enforcement.serve(door)
+    assert "dpop-nonce" not in door.answers[0][1]

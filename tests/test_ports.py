@@ -6,7 +6,7 @@ import pytest
 
 from gateway.dialects.registry import DIALECTS
 from gateway.policy.model import Deadlines
-from gateway.ports import Delivery, Ending, EngineAnswer, Ports, UpstreamRequest
+from gateway.ports import Delivery, Ending, EngineAnswer, UpstreamRequest
 
 
 def test_what_goes_to_an_engine_and_comes_back_stays_out_of_reprs() -> None:

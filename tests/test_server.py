@@ -10,13 +10,14 @@ import socket
 import stat
 import sys
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.adapters.relaying import LAST, STREAM, chunk, playing, whole
 from tests.adapters.wiring import Client, Cut, get
-from tests.small_house import INSIDE, POLICY, chat, environment
+from tests.small_house import INSIDE, KEY, POLICY, chat, environment
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -170,16 +171,33 @@ async def test_a_gateway_serves_until_it_is_told_to_stop_and_ends_with_status_0(
 async def test_what_a_policy_states_in_vain_is_said_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "inside.yaml").write_text(INSIDE, "utf-8")
     (tmp_path / "demo.yaml").write_text(POLICY, "utf-8")
-    async with running(tmp_path, ISSUERS__CORP__CACHE="60s") as gateway:
+    async with running(tmp_path) as gateway:
         closed = await gateway.said("plane stays closed: its listener has no address")
         assert (closed["plane"], closed["listener"]) == ("inside", "inside")
-        assert (await gateway.said("without effect in this version"))["setting"] == "GATEWAY_ISSUERS__CORP__CACHE"
         assert (await gateway.said("not enforced by this version"))["plane"] == "demo"
 
 
 async def test_a_policy_that_does_not_compile_is_status_2_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "demo.yaml").write_text(POLICY.replace("body_limit: 1MiB", "body_limit: much"), "utf-8")
     assert f"{tmp_path}/demo.yaml:" in await refused(tmp_path)
+
+
+async def test_a_list_of_revoked_tokens_that_cannot_be_read_is_status_2(tmp_path: Path) -> None:
+    (tmp_path / "demo.yaml").write_text(POLICY, "utf-8")
+    said = await refused(tmp_path, REVOKED_FILE=str(tmp_path / "none"))
+    assert said == "GATEWAY_REVOKED_FILE cannot be used: No such file or directory.\n"
+
+
+async def test_a_key_that_is_revoked_is_shut_out_while_no_policy_compiles(tmp_path: Path) -> None:
+    revoked = tmp_path / "revoked"
+    revoked.write_text("", "utf-8")
+    async with running(tmp_path, REVOKED_FILE=str(revoked)) as gateway:
+        assert (await gateway.chat())[0] != 401
+        (tmp_path / "demo.yaml").write_text("policy: 2\n", "utf-8")
+        revoked.write_text(sha256(KEY.encode()).hexdigest(), "utf-8")
+        gateway.tell(signal.SIGHUP)
+        await gateway.said("policies not reloaded: the old ones stay in force")
+        assert (await gateway.chat())[0] == 401
 
 
 async def test_no_policy_is_status_2(tmp_path: Path) -> None:

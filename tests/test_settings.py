@@ -119,7 +119,6 @@ def test_an_error_names_the_variable_and_the_form(name: str, value: str, sentenc
         ("WORKERS", "2"),
         ("TLS__PUBLIC__CERT", "/cert.pem"),
         ("CACHE_SALT_SECRET", "salt"),
-        ("REVOKED_FILE", "/revoked"),
     ],
 )
 def test_what_would_leave_something_open_if_it_were_ignored_is_refused(name: str, value: str) -> None:
@@ -131,18 +130,42 @@ def test_what_would_leave_something_open_if_it_were_ignored_is_refused(name: str
 def test_what_only_leaves_something_closed_is_named() -> None:
     settings = load_settings(
         _environ(
-            ISSUERS__OPAQUE__CLIENT_SECRET="s",
-            ISSUERS__OPAQUE__CACHE="0s",
-            ISSUERS__OPAQUE__TIMEOUT="1s",
             ENGINES__MAIN__URLS="http://127.0.0.1:8000,http://127.0.0.1:8001",
             ENGINES__OTHER__URLS="http://127.0.0.1:8002",
         )
     )
-    assert settings.not_enforced == (
-        "GATEWAY_ISSUERS__OPAQUE__CLIENT_SECRET",
-        "GATEWAY_ISSUERS__OPAQUE__CACHE",
-        "GATEWAY_ENGINES__MAIN__URLS[1:]",
+    assert settings.not_enforced == ("GATEWAY_ENGINES__MAIN__URLS[1:]",)
+
+
+def test_how_an_issuer_is_asked_about_tokens_can_be_set() -> None:
+    settings = load_settings(
+        _environ(
+            ISSUERS__OPAQUE__CLIENT_ID="gateway",
+            ISSUERS__OPAQUE__CLIENT_SECRET="s",
+            ISSUERS__OPAQUE__INTROSPECTION_URL="https://login.example/introspect",
+            ISSUERS__OPAQUE__CACHE="0s",
+            REVOKED_FILE="/revoked",
+        )
     )
+    assert settings.issuers["opaque"].client_id == "gateway"
+    assert settings.revoked_file == Path("/revoked")
+    assert settings.not_enforced == ()
+
+
+@pytest.mark.parametrize(
+    "name, sentence",
+    [
+        ("CLIENT_ID", "GATEWAY_ISSUERS__OPAQUE__CLIENT_SECRET is missing: an id and a secret go together."),
+        ("CLIENT_SECRET", "GATEWAY_ISSUERS__OPAQUE__CLIENT_ID is missing: an id and a secret go together."),
+    ],
+)
+def test_half_a_credential_is_none(name: str, sentence: str) -> None:
+    assert _problems(**{f"ISSUERS__OPAQUE__{name}": "x"}) == (sentence,)
+
+
+def test_an_answer_about_a_token_counts_for_a_minute_at_most() -> None:
+    (problem,) = _problems(ISSUERS__OPAQUE__CACHE="61s")
+    assert problem.startswith("GATEWAY_ISSUERS__OPAQUE__CACHE is more than 60s")
 
 
 def test_a_gateway_without_a_plane_does_not_start() -> None:

@@ -1,82 +1,139 @@
 """Who calls: from the credential of a request to a ``Principal``, for one plane.
 
-Enters: a compiled plane, the key sets of the app; then credentials. Leaves: a ``Principal``, or ``Malformed`` and
-``Unavailable`` as the verifiers raise them. One instance lives as long as its plane: a new policy gets a new one with
-an empty cache.
+Enters: a compiled plane, and what outlives it: the key sets, the introspector, the list of revoked tokens; then
+credentials. Leaves: a ``Principal``, or ``Malformed`` and ``Unavailable`` as the verifiers raise them. A new policy
+gets a new one with empty caches.
 """
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from gateway.identity import access_token, api_key
-from gateway.identity.issuer import AccessTokenIssuer
+from gateway.identity import access_token, api_key, cloudflare_access
+from gateway.identity.issuer import AccessTokenIssuer, CloudflareAccess, IntrospectionIssuer
 from gateway.identity.principal import CredentialKind, Principal
 from gateway.identity.refusal import invalid
 from gateway.identity.token_cache import TokenCache
+from gateway.policy.compile_trust import EDGE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gateway.adapters.introspection import Introspector
     from gateway.adapters.key_sets import KeySets
+    from gateway.adapters.revoked_file import RevokedFile
     from gateway.identity.credential import Credential
+    from gateway.identity.presented_token import PresentedToken
     from gateway.policy.model import Plane
 
 
-def issuers_of(plane: Plane) -> Mapping[str, str]:
-    """Give the issuers whose keys a plane needs, by caller: what ``KeySets.keep`` is told of all planes together."""
-    return {name: trust.issuer for name, trust in plane.callers.items() if isinstance(trust, AccessTokenIssuer)}
+def signers_of(plane: Plane) -> Mapping[str, AccessTokenIssuer | CloudflareAccess]:
+    """Give those whose keys a plane needs, by caller: what ``KeySets.keep`` is told of all planes together."""
+    trusted = dict(plane.callers) if plane.edge is None else {**plane.callers, EDGE: plane.edge}
+    return {name: trust for name, trust in trusted.items() if isinstance(trust, AccessTokenIssuer | CloudflareAccess)}
 
 
 class Authenticator:
     """Verifies the credentials of one plane. ``key_sets`` keeps the keys of its issuers already."""
 
-    def __init__(self, plane: Plane, key_sets: KeySets) -> None:
+    def __init__(self, plane: Plane, key_sets: KeySets, introspector: Introspector, revoked: RevokedFile) -> None:
         keys = {key.sha256: client.caller for client in plane.clients.values() for key in client.keys}
-        self._edge = plane.edge is not None
         self._key_principals = {
             sha256: Principal(caller, CredentialKind.API_KEY, sha256) for sha256, caller in keys.items()
         }
-        trusted = [trust for trust in plane.callers.values() if isinstance(trust, AccessTokenIssuer)]
-        self._issuers = {trust.issuer: trust for trust in trusted}
-        self._keys = {trust.caller: key_sets.of(trust.caller) for trust in trusted}
+        callers = plane.callers.values()
+        self._edge = plane.edge
+        self._issuers = {trust.issuer: trust for trust in callers if isinstance(trust, AccessTokenIssuer)}
+        self._applications = [trust for trust in callers if isinstance(trust, CloudflareAccess)]
+        self._asked = next((trust for trust in callers if isinstance(trust, IntrospectionIssuer)), None)
+        self._keys = {caller: key_sets.of(caller) for caller in signers_of(plane)}
         self._key_sets = key_sets
-        self._generation = key_sets.generation
-        self._cache = TokenCache()
+        self._introspector = introspector
+        self._revoked = revoked
+        self._generations = (key_sets.generation, revoked.generation)
+        # One for each kind: an assertion that was verified as one is no access token.
+        self._tokens, self._assertions, self._locks = TokenCache(), TokenCache(), TokenCache()
 
     def known(self, credential: Credential, now: float) -> Principal | None:
         """Give the principal of a key of the policy or of a token verified before; ``None`` says: ``identify`` it."""
-        if self._edge:
+        self._forget_if_things_changed()
+        if self._edge is not None and self._locks.get(credential.assertion or "", now) is None:
             return None
-        if credential.kind is CredentialKind.API_KEY:
-            return self._key_principals.get(credential.sha256 or "")
-        self._forget_if_keys_changed()
-        return self._cache.get(credential.text, now)
+        kind = credential.kind
+        if kind is CredentialKind.API_KEY:
+            return None if self._is_revoked(credential.sha256) else self._key_principals.get(credential.sha256 or "")
+        if kind is CredentialKind.INTROSPECTION:
+            return self._said_before(credential, now)
+        return self._cache_of(kind).get(credential.text, now)
 
     async def identify(self, credential: Credential, now: float) -> Principal:
         """Verify a credential. Raises ``Malformed(CREDENTIAL_INVALID)`` or ``Unavailable(KEYS_UNAVAILABLE)``."""
-        if self._edge:
-            # A lock that is written in the policy and not turned is worse than none: nobody passes.
-            raise invalid("trust.edge is not served by this version")
+        if self._edge is not None:
+            await self.open_edge(credential.assertion or "", now)
         if credential.kind is CredentialKind.API_KEY:
             return self._key_principal(credential)
-        if credential.kind is not CredentialKind.ACCESS_TOKEN:
-            raise invalid(f"callers of the kind {credential.kind.value} are not served by this version")
-        presented = access_token.read(credential.text, self._issuers, now)
+        if credential.kind is CredentialKind.INTROSPECTION:
+            return await self._asked_about(credential, now)
+        if credential.kind is CredentialKind.CLOUDFLARE_ACCESS:
+            presented = cloudflare_access.read(credential.text, self._applications, now)
+        else:
+            presented = access_token.read(credential.text, self._issuers, now)
+        return await self._proved(presented, credential.text, self._cache_of(credential.kind))
+
+    async def open_edge(self, assertion: str, now: float) -> None:
+        """Verify that a request came through our own front. Raises as ``identify`` does."""
+        self._forget_if_things_changed()
+        if self._edge is not None and self._locks.get(assertion, now) is None:
+            presented = cloudflare_access.read(assertion, (self._edge,), now)
+            await self._proved(presented, assertion, self._locks)
+
+    async def _proved(self, presented: PresentedToken, text: str, cache: TokenCache) -> Principal:
+        """Verify a signature and remember it."""
         keys = await self._keys[presented.issuer.caller].keys_for(presented.key_id)
         principal = presented.proved_by(keys)
-        self._forget_if_keys_changed()
-        self._cache.put(credential.text, principal)
+        self._forget_if_things_changed()
+        if self._revoked.revoked.names(text, presented.token_id):
+            raise invalid("the token is revoked")
+        cache.put(text, principal)
         return principal
 
-    def _forget_if_keys_changed(self) -> None:
-        """Forget all proofs after any change of keys: a key may have been withdrawn because somebody stole it."""
-        if self._generation != self._key_sets.generation:
-            self._cache.clear()
-            self._generation = self._key_sets.generation
+    def _said_before(self, credential: Credential, now: float) -> Principal | None:
+        if self._asked is None or credential.sha256 is None:
+            return None
+        active = self._introspector.known(self._asked, credential.sha256, now)
+        if active is None or self._is_revoked(credential.sha256, active.token_id):
+            return None
+        return active.principal
+
+    async def _asked_about(self, credential: Credential, now: float) -> Principal:
+        digest = credential.sha256 or sha256(credential.text.encode()).hexdigest()
+        if self._asked is None or self._is_revoked(digest):
+            raise invalid("the token is revoked" if self._asked else "this plane asks nobody about tokens")
+        active = await self._introspector.ask(self._asked, credential.text, digest, now)
+        if self._is_revoked(active.token_id):
+            raise invalid("the token is revoked")
+        return active.principal
+
+    def _is_revoked(self, *names: str | None) -> bool:
+        entries = self._revoked.revoked.entries
+        return bool(entries) and any(name in entries for name in names)
+
+    def _cache_of(self, kind: CredentialKind) -> TokenCache:
+        return self._assertions if kind is CredentialKind.CLOUDFLARE_ACCESS else self._tokens
+
+    def _forget_if_things_changed(self) -> None:
+        """Forget all proofs after any change of keys or revoked tokens: somebody may have been shut out by it."""
+        generations = (self._key_sets.generation, self._revoked.generation)
+        if self._generations != generations:
+            self._generations = generations
+            for cache in (self._tokens, self._assertions, self._locks):
+                cache.clear()
 
     def _key_principal(self, credential: Credential) -> Principal:
         principal = self._key_principals.get(credential.sha256 or "")
+        if self._is_revoked(credential.sha256):
+            raise invalid("the key is revoked")
         if principal is not None:
             return principal
         if api_key.has_valid_checksum(credential.text):

@@ -114,13 +114,14 @@ class Downstream(RequestResponseCycle):
         if not self.more_body and self.body_fault is None and not self.disconnected and len(self.body) <= at_most:
             body, self.body = bytes(self.body), bytearray()
             self.bytes_in = len(body)
-            self.flow.resume_reading()  # paused by a large body; from here on it is a leave that must be seen
-            return body
-        try:
-            async with asyncio.timeout(self.edge.limits.body_s):
-                return await self._read(at_most)
-        except TimeoutError:
-            raise Malformed(Reason.REQUEST_TIMEOUT, "the body did not arrive in time") from None
+        else:
+            try:
+                async with asyncio.timeout(self.edge.limits.body_s):
+                    body = await self._read(at_most)
+            except TimeoutError:
+                raise Malformed(Reason.REQUEST_TIMEOUT, "the body did not arrive in time") from None
+        self.flow.resume_reading()  # a large body paused it; from here on a leave must be seen
+        return body
 
     async def _read(self, at_most: int) -> bytes:
         parts: list[bytes] = []

@@ -129,10 +129,6 @@ class Introspector:
             return said
         raise said
 
-    def forget(self) -> None:
-        """Forget all that was said: somebody was shut out."""
-        self._active.clear()
-
     def _remembered(self, issuer: IntrospectionIssuer, sha256: str, now: float) -> Active | Malformed | None:
         refused = self._refused.get((issuer, sha256))
         if refused is not None and now < refused[0]:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gateway.adapters.issuer_keys import IssuerKeys
 from gateway.adapters.jwks import IssuerSource
+from gateway.identity.issuer import CloudflareAccess
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from gateway.adapters.issuer_keys import Fetcher
+    from gateway.identity.issuer import AccessTokenIssuer
 
 
 class KeySets:
@@ -45,17 +48,19 @@ class KeySets:
                     task.cancel()
                 self._running.clear()
 
-    def keep(self, issuers: Mapping[str, str]) -> None:
+    def keep(self, signers: Mapping[str, AccessTokenIssuer | CloudflareAccess]) -> None:
         """Keep the keys of these issuers (by caller) from now on: new ones are fetched, those gone are no longer."""
         for caller, keys in list(self._kept.items()):
-            if issuers.get(caller) != keys.issuer:
+            if caller not in signers or signers[caller].issuer != keys.issuer:
                 del self._kept[caller]
                 if caller in self._running:
                     self._running.pop(caller).cancel()
-        for caller, issuer in issuers.items():
+        for caller, signer in signers.items():
             if caller not in self._kept:
                 source = self._sources.get(caller, IssuerSource())
-                self._kept[caller] = IssuerKeys(caller, issuer, source, self._fetcher, self._changed)
+                if isinstance(signer, CloudflareAccess) and source.jwks_url is None:
+                    source = replace(source, jwks_url=signer.keys_url)
+                self._kept[caller] = IssuerKeys(caller, signer.issuer, source, self._fetcher, self._changed)
                 self._start(self._kept[caller])
 
     def of(self, caller: str) -> IssuerKeys:

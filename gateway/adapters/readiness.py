@@ -1,22 +1,22 @@
 """Whether this process can do its work: asked of the engines and the key sets each time somebody wants to know.
 
 Enters: the planes in force, the catalogue, the key sets. Leaves: a ``Readiness`` that names what is missing. An engine
-is ready when it answers for each model that the policy promises; a token caller when its issuer's keys are at hand.
+is ready when it answers for each model that the policy promises; a caller whose credentials are signed, and the lock of
+the edge, when the keys are at hand. Keys of the policy and opaque tokens need nothing beforehand.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gateway.adapters.authenticator import signers_of
 from gateway.adapters.ops import CallerReadiness, EngineReadiness, PlaneReadiness, Readiness
-from gateway.identity.issuer import AccessTokenIssuer, ApiKeys
 from gateway.reasons import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gateway.adapters.key_sets import KeySets
-    from gateway.identity.issuer import CallerTrust
     from gateway.policy.model import Plane
     from gateway.ports import Catalogue
 
@@ -28,7 +28,8 @@ async def readiness(
     ages = key_sets.ages_s()
     reports: dict[str, PlaneReadiness] = {}
     for plane in planes:
-        callers = {name: _caller(trust, ages.get(name)) for name, trust in plane.callers.items()}
+        callers = {name: CallerReadiness(ready=True) for name in plane.callers}
+        callers.update({name: _signed_for(ages.get(name)) for name in signers_of(plane)})
         engines = {name: await _engine(plane, name, catalogue) for name in _engines(plane)}
         served = not engines or any(engine.ready for engine in engines.values())
         ready = served and all(caller.ready for caller in callers.values())
@@ -39,13 +40,9 @@ async def readiness(
     return Readiness(not draining and all(report.ready for report in reports.values()), reports, not_enforced, problems)
 
 
-def _caller(trust: CallerTrust, age_s: float | None) -> CallerReadiness:
-    if isinstance(trust, ApiKeys):
-        return CallerReadiness(ready=True)
-    if isinstance(trust, AccessTokenIssuer):
-        return CallerReadiness(age_s is not None, age_s, "" if age_s is not None else "no keys of the issuer yet")
-    # Nobody can come this way in this version, so nothing is missing; not_enforced says it.
-    return CallerReadiness(ready=True, detail="not served by this version")
+def _signed_for(age_s: float | None) -> CallerReadiness:
+    """Report on a caller whose credentials are signed: without its issuer's keys nobody can come this way."""
+    return CallerReadiness(age_s is not None, age_s, "" if age_s is not None else "no keys of the issuer yet")
 
 
 def _engines(plane: Plane) -> Mapping[str, None]:

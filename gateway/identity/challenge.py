@@ -15,21 +15,33 @@ if TYPE_CHECKING:
 
 
 def challenge(
-    reason: Reason, realm: str, scopes: Iterable[str] = (), resource_metadata: str | None = None
+    reason: Reason,
+    realm: str,
+    scopes: Iterable[str] = (),
+    resource_metadata: str | None = None,
+    *,
+    proofs: str = "",
+    code: str = "",
 ) -> str | None:
     """Give the value of the field.
 
     ``realm``: the plane's name. ``scopes``: what the endpoint needs, named when a scope is missing.
-    ``resource_metadata``: the URL of the plane's metadata document, where it has one (RFC 9728 §5.1).
+    ``resource_metadata``: the URL of the plane's metadata document, where it has one (RFC 9728 §5.1). ``proofs``: the
+    algorithms for proofs of possession on a plane that takes them, which is a scheme of its own (RFC 9449 §7.1).
+    ``code``: an error that is about the proof alone.
     """
     answer = ANSWERS[reason]
     if answer.challenge is None:
         return None
     parts = [f'realm="{realm}"']
-    if answer.challenge:
-        parts += [f'error="{answer.challenge}"', f'error_description="{answer.sentence}"']
+    if code or answer.challenge:
+        parts += [f'error="{code or answer.challenge}"', f'error_description="{answer.sentence}"']
     if reason is Reason.SCOPE_MISSING:
         parts.append(f'scope="{" ".join(sorted(scopes))}"')
     if resource_metadata is not None:
         parts.append(f'resource_metadata="{resource_metadata}"')
-    return f"Bearer {', '.join(parts)}"
+    said = ", ".join(parts)
+    schemes = [] if code else [f"Bearer {said}"]
+    if proofs:
+        schemes.append(f'DPoP {said}, algs="{proofs}"')
+    return ", ".join(schemes)

@@ -35,6 +35,27 @@ def moment(claims: Mapping[str, Any], claim: str) -> float:
     return value
 
 
+def expiry(claims: Mapping[str, Any], now: float, skew_s: float) -> float:
+    """Give ``exp``, which must lie ahead, allowing for the difference of clocks (RFC 7519 §4.1.4)."""
+    expires = moment(claims, "exp")
+    if now >= expires + skew_s:
+        raise invalid("exp has passed")
+    return expires
+
+
+def check_begun(claims: Mapping[str, Any], now: float, skew_s: float) -> None:
+    """Check that ``iat`` and ``nbf``, where there are any, do not lie in the future (RFC 7519 §4.1.5-4.1.6)."""
+    for claim in ("iat", "nbf"):
+        if claim in claims and moment(claims, claim) > now + skew_s:
+            raise invalid(f"{claim} lies in the future")
+
+
+def token_id(claims: Mapping[str, Any]) -> str | None:
+    """Give the ``jti``, by which a list of revoked tokens may name this one (RFC 7519 §4.1.7)."""
+    value = claims.get("jti")
+    return value if type(value) is str else None
+
+
 def names_audience(claims: Mapping[str, Any], audience: str) -> bool:
     """Tell whether ``aud`` is this text or a list of texts with it, character by character (RFC 7519 §4.1.3)."""
     value = claims.get("aud")
@@ -53,9 +74,9 @@ def groups(claims: Mapping[str, Any], path: tuple[str, ...] | None) -> frozenset
     return _names(value, "groups")
 
 
-def scopes(claims: Mapping[str, Any], claim: str) -> frozenset[str]:
+def scopes(claims: Mapping[str, Any], claim: str | None) -> frozenset[str]:
     """Give the scopes: one text with a space between them (RFC 9068 §2.2.3), or a list of texts (Okta's ``scp``)."""
-    value = claims.get(claim, "")
+    value = claims.get(claim, "") if claim else ""
     return _names(value.split(" ") if type(value) is str else value, "scopes") - {""}
 
 

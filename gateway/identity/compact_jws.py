@@ -49,6 +49,15 @@ class CompactJws(NamedTuple):
 
 def parse(token: str) -> CompactJws:
     """Take a token apart. Raises ``Malformed(CREDENTIAL_INVALID)``."""
+    members, told, signing_input, signature = take_apart(token)
+    return CompactJws(_header(members), told, signing_input, signature)
+
+
+def take_apart(token: str) -> tuple[dict[str, Any], dict[str, Any], bytes, bytes]:
+    """Give header, claims, signing input and signature of any token, its header not judged.
+
+    Raises ``Malformed(CREDENTIAL_INVALID)``.
+    """
     if len(token) > MOST_CHARACTERS:
         raise invalid(f"the token is longer than {MOST_CHARACTERS} characters")
     if not token.isascii():
@@ -57,8 +66,8 @@ def parse(token: str) -> CompactJws:
     if len(parts) != 3:  # noqa: PLR2004  (header, payload, signature)
         raise invalid("the token has not three parts")
     header, payload, signature = parts
-    return CompactJws(
-        _header(_json(header, "header")),
+    return (
+        _json(header, "header"),
         _json(payload, "payload"),
         header + b"." + payload,
         _decode(signature, "signature"),

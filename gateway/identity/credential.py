@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gateway.identity import api_key, compact_jws
-from gateway.identity.issuer import ApiKeys, CloudflareAccess, IntrospectionIssuer
+from gateway.identity.issuer import AccessTokenIssuer, ApiKeys, CloudflareAccess, IntrospectionIssuer
 from gateway.identity.principal import CredentialKind
 from gateway.identity.refusal import invalid
 from gateway.reasons import Malformed, Reason
@@ -43,6 +43,8 @@ class CredentialFields(Protocol):
     @property
     def access_assertion(self) -> bytes | None: ...  # noqa: D102
     @property
+    def dpop(self) -> bytes | None: ...  # noqa: D102
+    @property
     def credential_repeated(self) -> bool: ...  # noqa: D102
 
 
@@ -50,7 +52,8 @@ class Credential(NamedTuple):
     """One credential as it came; a tuple, because one is built for every request.
 
     ``carrier``: the field it came in. ``caller``: the name under ``trust.callers`` where the form tells it.
-    ``sha256``: of an API key, in hex; ``None`` for other kinds.
+    ``sha256``: in hex, of an API key or an opaque token; ``None`` for other kinds. ``assertion``: the lock of a plane
+    with ``trust.edge``, yet to be verified. ``proof``: what came in the DPoP field, for a token of that scheme.
     """
 
     kind: CredentialKind
@@ -58,6 +61,8 @@ class Credential(NamedTuple):
     carrier: str
     caller: str | None = None
     sha256: str | None = None
+    assertion: str | None = None
+    proof: str | None = None
 
     def __repr__(self) -> str:
         """Name what is no secret."""
@@ -78,9 +83,19 @@ class CredentialReader:
         self._asked = next((name for name, trust in callers.items() if isinstance(trust, IntrospectionIssuer)), None)
         self._assertion_is_caller = any(isinstance(trust, CloudflareAccess) for trust in callers.values())
         self._edge = edge
+        self._bound = any(isinstance(trust, AccessTokenIssuer) and trust.sender for trust in callers.values())
 
     def read(self, fields: CredentialFields) -> Credential:
         """Give the credential of a request. Raises ``Malformed`` with one of the three credential reasons."""
+        credential = self._own(fields)
+        if not self._edge:
+            return credential
+        if not fields.access_assertion:
+            raise Malformed(Reason.CREDENTIAL_MISSING, f"{ACCESS_ASSERTION} is missing: it did not come through Access")
+        return credential._replace(assertion=_text(fields.access_assertion))
+
+    def _own(self, fields: CredentialFields) -> Credential:
+        """Give the caller's own credential, beside which the edge may have its lock."""
         assertion = fields.access_assertion
         key = fields.x_api_key if self._key_field else None
         if fields.credential_repeated or assertion is not None or key is not None:
@@ -92,14 +107,25 @@ class CredentialReader:
         if fields.authorization is None:
             hint = "" if fields.x_api_key is None or key is not None else f"this plane reads no {X_API_KEY} field"
             raise Malformed(Reason.CREDENTIAL_MISSING, hint)
+        if self._bound and fields.authorization[:5].lower() == b"dpop ":
+            return self._with_proof(_text(fields.authorization[5:]), fields.dpop)
         return self._bearer(_bearer_text(fields.authorization))
+
+    @staticmethod
+    def _with_proof(text: str, proof: bytes | None) -> Credential:
+        """Take a token of the DPoP scheme (RFC 9449 §7.1): a signed one, with its proof."""
+        if not compact_jws.is_signed(text):
+            raise invalid("the DPoP scheme is not followed by a signed token")
+        if not proof:
+            raise invalid("the token came without a proof")
+        return Credential(CredentialKind.ACCESS_TOKEN, text, AUTHORIZATION, proof=_text(proof))
 
     def _refuse_second(self, fields: CredentialFields, key: bytes | None, assertion: bytes | None) -> None:
         """Refuse a request that could mean two parties: "whichever validates" is how one borrows another's rights."""
         if fields.credential_repeated:
             raise _ambiguous("a credential field occurs twice")
         if assertion is not None and not (self._edge or self._assertion_is_caller):
-            raise _ambiguous(f"{ACCESS_ASSERTION} came to a plane that has neither trust.edge nor such a caller")
+            raise _ambiguous(f"{ACCESS_ASSERTION} came too: Access is in front of this plane: add trust.edge")
         carriers = {
             AUTHORIZATION: fields.authorization,
             X_API_KEY: key,
@@ -117,7 +143,7 @@ class CredentialReader:
             raise invalid("the credential is not a b64token")
         key = self._key(text, AUTHORIZATION)
         if key.caller is None and self._asked is not None and not text.startswith(api_key.PREFIX):
-            return Credential(CredentialKind.INTROSPECTION, text, AUTHORIZATION, self._asked)
+            return Credential(CredentialKind.INTROSPECTION, text, AUTHORIZATION, self._asked, key.sha256)
         return key
 
     def _key(self, text: str, carrier: str) -> Credential:

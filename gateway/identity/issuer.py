@@ -15,7 +15,8 @@ class AccessTokenIssuer:
     """An OAuth issuer of signed access tokens (RFC 9068).
 
     ``token_type`` is the exact ``typ`` of the token's header: ``at+jwt`` (which also matches ``application/at+jwt``,
-    RFC 9068 §4) or ``JWT``. ``groups_claim`` is a path of member names.
+    RFC 9068 §4), ``JWT``, or ``absent`` for a header without one. ``groups_claim`` is a path of member names.
+    ``sender``: the proof of possession that each request must bring, ``dpop`` (RFC 9449) or none.
     """
 
     caller: str
@@ -28,6 +29,7 @@ class AccessTokenIssuer:
     longest_lifetime_s: int
     groups_claim: tuple[str, ...] | None = None
     scopes_claim: str = "scope"
+    sender: str | None = None
     kind = CredentialKind.ACCESS_TOKEN
 
 
@@ -50,12 +52,18 @@ class CloudflareAccess:
     team: str
     audience: str
     groups_claim: tuple[str, ...] | None = None
+    scopes_claim = None  # Access identities bear no scopes
     kind = CredentialKind.CLOUDFLARE_ACCESS
 
     @property
     def issuer(self) -> str:
         """The exact ``iss`` of assertions: the team's own host."""
         return f"https://{self.team}.cloudflareaccess.com"
+
+    @property
+    def keys_url(self) -> str:
+        """Where the team's keys are: there are no metadata that would tell."""
+        return f"{self.issuer}/cdn-cgi/access/certs"
 
 
 @dataclass(frozen=True, slots=True)

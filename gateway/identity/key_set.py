@@ -65,6 +65,11 @@ class VerificationKey:
         """Tell whether this key made this signature."""
         return self.scheme.verify(signing_input, signature, self.material)
 
+    @property
+    def thumbprint(self) -> str:
+        """The SHA-256 of the key in base64url, by which a token can be bound to it (RFC 7638 §3)."""
+        return self.material.thumbprint()
+
 
 @dataclass(frozen=True, slots=True)
 class KeySet:
@@ -108,6 +113,14 @@ class KeySet:
         if kid is None and len({known for known, _ in self.keys}) == 1:
             kid = next(known for known, _ in self.keys)
         return self.keys.get((kid, alg))
+
+
+def single_key(member: object, algorithm: str) -> VerificationKey | None:
+    """Read a key that stands alone, for one algorithm; ``None`` if it is not fit for that."""
+    try:
+        return next((key for (_, alg), key in _read(member) if alg == algorithm), None)
+    except _Unfit:
+        return None
 
 
 class _Unfit(Exception):  # noqa: N818  (said of a key, not of us)

@@ -19,10 +19,7 @@ from gateway.policy.promises import differences
 from gateway.policy.trial import Request, answer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from gateway.policy.compile import Policy
-    from gateway.policy.document import Document
     from gateway.policy.document_cases import PersonKeys
     from gateway.policy.model import Client, Plane
     from gateway.policy.promises import Difference
@@ -41,31 +38,23 @@ class Failure:
     differences: tuple[Difference, ...]
 
 
-def bodies_of(document: Document) -> tuple[bytes, ...]:
-    """Write out the bodies of all cases, as a client would send them."""
-    return tuple(b"" if case.body is None else _written(case.body) for case in document.cases.expect)
+def requests_of(policy: Policy) -> tuple[Request, ...]:
+    """Write out the requests of all cases, with bodies as a client would send them."""
+    return tuple(
+        request_of(policy, case.who, case.ask, b"" if case.body is None else _written(case.body), case.date)
+        for case in policy.document.cases.expect
+    )
 
 
 def run(policy: Policy) -> tuple[Failure, ...]:
     """Run all cases of a file; give those that do not hold."""
-    bodies = bodies_of(policy.document)
-    found = ((index, fault(policy, index, bodies)) for index in range(len(bodies)))
-    return tuple(
-        Failure(
-            policy.tree.problem(("cases", "expect", index), "this case does not hold"),
-            policy.document.cases.expect[index].name,
-            faults,
-        )
-        for index, faults in found
-        if faults
-    )
-
-
-def fault(policy: Policy, index: int, bodies: Sequence[bytes]) -> tuple[Difference, ...]:
-    """Run one case; give what it promised and what came instead, nothing if it holds."""
-    case = policy.document.cases.expect[index]
-    request = request_of(policy, case.who, case.ask, bodies[index], case.date)
-    return tuple(differences(case, answer(policy.plane, request)))
+    failures = []
+    for index, (case, request) in enumerate(zip(policy.document.cases.expect, requests_of(policy), strict=True)):
+        found = tuple(differences(case, answer(policy.plane, request)))
+        if found:
+            problem = policy.tree.problem(("cases", "expect", index), "this case does not hold")
+            failures.append(Failure(problem, case.name, found))
+    return tuple(failures)
 
 
 def request_of(policy: Policy, who: str, ask: str, body: bytes, date: str | None = None) -> Request:

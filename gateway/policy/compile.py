@@ -176,17 +176,10 @@ def _surroundings(document: Document, complaints: Complaints) -> None:
 
 def _not_enforced(document: Document) -> Iterator[str]:
     """Yield what the file states and this version does not do yet, as dotted keys."""
-    if document.trust.edge is not None:
-        yield "trust.edge"
-    for name, keys in document.trust.callers.items():
-        if keys.introspection is not None or keys.cloudflare_access is not None:
-            yield f"trust.callers.{name}"
     for name, endpoint in document.endpoints.items():
         if not FACTS[endpoint.dialect].served:
             yield f"endpoints.{name}"
     if document.cors is not None and document.cors.origins:
         yield "cors.origins"
-    if document.metadata is not None:
-        yield "metadata.resource"
     for name, limit in document.limits.items():
         yield from (f"limits.{name}.{key}" for key in _COUNTED if getattr(limit, key) is not None)

@@ -80,6 +80,7 @@ def _access_token(name: str, keys: AccessTokenKeys, complaints: Complaints) -> A
         longest_lifetime_s=seconds(keys.longest_lifetime),
         groups_claim=_claim_path(keys.groups_claim),
         scopes_claim=keys.scopes_claim or "scope",
+        sender=keys.sender,
     )
 
 
@@ -96,7 +97,7 @@ def _mark(caller: CallerTrust) -> tuple[object, ...]:
             return caller.kind, caller.team, caller.audience
         case IntrospectionIssuer():
             return (caller.kind,)
-        case ApiKeys():
+        case _:
             return caller.kind, caller.caller
 
 

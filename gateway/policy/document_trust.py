@@ -48,12 +48,15 @@ class AccessTokenKeys(Closed):
         ),
     ]
     token_type: Annotated[
-        Literal["at+jwt", "JWT"],
-        Field(description="Exact `typ` of the token's header; JWT only for an issuer that cannot send at+jwt."),
+        Literal["at+jwt", "JWT", "absent"],
+        Field(
+            description="Exact `typ` of the token's header; JWT only for an issuer that cannot send at+jwt, absent "
+            "only for one that sends none."
+        ),
     ]
     clock_skew: Annotated[Skew, Field(description="How far the issuer's clock may differ from ours, at most 5m.")]
     client_claim: Annotated[
-        Literal["azp", "client_id", "sub", "appid"],
+        Literal["azp", "client_id", "sub", "appid", "cid"],
         Field(description="The claim that holds the client's immutable id."),
     ]
     groups_claim: GroupsKey = None
@@ -61,6 +64,13 @@ class AccessTokenKeys(Closed):
         Claim | None, Field(description="The claim that holds the scopes; `scope` when absent.")
     ] = None
     longest_lifetime: Annotated[Duration, Field(description="The longest `exp` minus `iat` that is accepted.")]
+    sender: Annotated[
+        Literal["dpop"] | None,
+        Field(
+            description="The proof that each request must bring that it comes from whom the token was made for: dpop "
+            "(RFC 9449); a bearer token is enough when absent."
+        ),
+    ] = None
 
 
 class IntrospectionKeys(Closed):

@@ -71,7 +71,8 @@ def _unfit(tree: Tree, data: Any, path: Path) -> Iterator[Problem]:  # noqa: ANN
 
 
 def _unfit_text(tree: Tree, text: str, path: Path) -> Iterator[Problem]:
-    if found := unfit_character(text, lines=path == ("summary",)):
+    prose = path[0] in {"summary", "operations"} or (path[0], path[-1]) == ("cases", "name")
+    if found := unfit_character(text, lines=prose):
         yield tree.problem(path, found[1])
 
 

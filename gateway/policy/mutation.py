@@ -11,15 +11,21 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from gateway.policy.cases import bodies_of, fault
+from gateway.policy.cases import requests_of
 from gateway.policy.compile import resolve
+from gateway.policy.promises import differences
 from gateway.policy.source import PolicyError
+from gateway.policy.trial import answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from gateway.policy.compile import Policy
+    from gateway.policy.document_cases import CaseKeys
+    from gateway.policy.model import Plane
+    from gateway.policy.promises import Difference
     from gateway.policy.source import Path
+    from gateway.policy.trial import Request
 
 _AREAS: Final = ("endpoints", "parameters", "limits", "clients", "models")
 _UNCHANGED: Final = frozenset({"card"})
@@ -57,15 +63,15 @@ def mutants(data: dict[str, Any]) -> Iterator[Mutant]:
 
 
 def unnoticed(policy: Policy) -> Iterator[Mutant]:
-    """Yield the changes of a file that none of its cases notices."""
-    bodies = bodies_of(policy.document)
-    order = list(range(len(bodies)))
-    results = {index: fault(policy, index, bodies) for index in order}
+    """Yield the changes of a file that none of its cases notices; who asks, when and from where stays as it was."""
+    cases = list(zip(policy.document.cases.expect, requests_of(policy), strict=True))
+    results = {index: _result(policy.plane, *cases[index]) for index in range(len(cases))}
+    order = list(results)
     for mutant in mutants(policy.tree.data):
-        changed = _compiled(policy, mutant)
-        if changed is None:
+        plane = _compiled(policy, mutant)
+        if plane is None:
             continue
-        noticing = next((index for index in order if fault(changed, index, bodies) != results[index]), None)
+        noticing = next((index for index in order if _result(plane, *cases[index]) != results[index]), None)
         if noticing is None:
             yield mutant
         else:
@@ -74,13 +80,17 @@ def unnoticed(policy: Policy) -> Iterator[Mutant]:
             order.insert(0, noticing)
 
 
-def _compiled(policy: Policy, mutant: Mutant) -> Policy | None:
+def _result(plane: Plane, case: CaseKeys, request: Request) -> list[Difference]:
+    return list(differences(case, answer(plane, request)))
+
+
+def _compiled(policy: Policy, mutant: Mutant) -> Plane | None:
     """Compile a mutant; ``None`` if it does not compile, or means what the file means."""
     try:
-        changed = resolve(replace(policy.tree, data=mutant.data), policy.plane.digest)
+        plane = resolve(replace(policy.tree, data=mutant.data), policy.plane.digest).plane
     except PolicyError:
         return None
-    return None if changed.plane == policy.plane else changed
+    return None if plane == policy.plane else plane
 
 
 def _changes(value: Any, path: Path) -> Iterator[tuple[Path, str, Any]]:  # noqa: ANN401  (data of a file)

@@ -38,7 +38,7 @@ _JSON_TYPE = re.compile(rb'application/json(?:[ \t]*;[ \t]*charset=(?:utf-8|"utf
 
 # RFC 9110 §5.3: singletons; two of one are read first-wins here and last-wins there. Credentials are judged later
 # than paths (an unknown path with two of them is still a 404), so their repetition is only noted.
-_CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"cf-access-jwt-assertion"})
+_CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"cf-access-jwt-assertion", b"dpop"})
 _SINGLE = frozenset(
     {
         b"host",
@@ -58,7 +58,7 @@ _SINGLE = frozenset(
 class RequestHeaders(NamedTuple):
     """The checked fields of one request; ``None`` where a field is absent.
 
-    ``credential_repeated``: one of the three credential fields came twice; then all three are ``None`` and the
+    ``credential_repeated``: one of the four credential fields came twice; then all four are ``None`` and the
     gatehouse answers ``CREDENTIAL_AMBIGUOUS``. ``request_id``, ``cf_ray`` and ``cf_connecting_ip``: the caller's own
     words, checked for form, not for truth. ``expects_continue``: the client waits for a 100 before it sends the body.
     (A tuple, because it is built for every request and a frozen dataclass of this size costs four times as much.)
@@ -78,6 +78,7 @@ class RequestHeaders(NamedTuple):
     request_id: str | None = None
     cf_connecting_ip: str | None = None
     cf_ray: str | None = None
+    dpop: bytes | None = None
 
     def __repr__(self) -> str:
         """Name the host alone: the other fields hold credentials."""
@@ -116,6 +117,7 @@ class RequestHeaders(NamedTuple):
             _form(_REQUEST_ID, get(b"x-request-id")),
             _form(_IP_ADDRESS, get(b"cf-connecting-ip")),
             _form(_CF_RAY, get(b"cf-ray")),
+            None if repeated else get(b"dpop"),
         )
 
 

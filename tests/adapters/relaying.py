@@ -211,11 +211,16 @@ async def relaying(
                 inbound.answer(ANSWERS[reason].status, [], f"{reason} {delivery.detail}".encode())
             deliveries.append(delivery)
 
-        async with serving(app) as served:
-            try:
+        try:
+            async with serving(app) as served:
                 yield Relaying(served, engine, pool, metrics, deliveries)
-            finally:
-                pool.close()
+            for _ in range(200):
+                if engine.open == pool.idle:
+                    break
+                await asyncio.sleep(0.005)
+            assert engine.open == pool.idle, "a connection belongs to nobody"
+        finally:
+            pool.close()
 
 
 ASK = post(b'{"a":1}')

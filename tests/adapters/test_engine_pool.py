@@ -235,6 +235,18 @@ async def test_a_certificate_is_checked() -> None:
 
 
 async def test_a_connection_that_ends_before_anybody_has_it_is_no_connection() -> None:
+    class Ended(EngineConnection):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            transport.close()
+            self.connection_lost(None)
+
+    class Unlucky(EnginePool):
+        def _protocol(self) -> EngineConnection:
+            return Ended(self._forget)
+
     async with pooled() as (pool, _):
-        connection = EngineConnection(pool._forget)
-        assert not connection.open
+        unlucky = Unlucky(pool.address, idle=1, keep_alive_s=1, connect_s=1)
+        with pytest.raises(Unavailable) as unavailable:
+            await unlucky.connect()
+        assert (unavailable.value.reason, unavailable.value.detail) == (Reason.ENGINE_UNAVAILABLE, "connection closed")

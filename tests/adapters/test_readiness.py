@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gateway.adapters.authenticator import signers_of
 from gateway.adapters.issuer_keys import Fetcher
 from gateway.adapters.key_sets import KeySets
 from gateway.adapters.ops import CallerReadiness, EngineReadiness
 from gateway.adapters.readiness import readiness
 from gateway.dialects.openai_models import ServedModel
-from gateway.identity.issuer import AccessTokenIssuer, ApiKeys, IntrospectionIssuer
+from gateway.identity.issuer import AccessTokenIssuer, ApiKeys, CloudflareAccess, IntrospectionIssuer
 from gateway.policy.model import Model, Plane
 from gateway.reasons import Reason, Unavailable
 from tests.policy.planes import plane as any_plane
@@ -53,7 +54,7 @@ def plane_of(callers: Mapping[str, CallerTrust] | None = None, **models: Model) 
 
 async def report(plane: Plane, catalogue: Served, *, draining: bool = False) -> Readiness:
     key_sets = KeySets({}, NoDocuments())
-    key_sets.keep({name: trust.issuer for name, trust in plane.callers.items() if isinstance(trust, AccessTokenIssuer)})
+    key_sets.keep(signers_of(plane))
     return await readiness([plane], catalogue, key_sets, ("WORKERS",), draining=draining)
 
 
@@ -109,11 +110,22 @@ async def test_a_token_caller_without_keys_is_not_ready() -> None:
     assert ready.planes["partner"].callers["corp"] == CallerReadiness(False, None, "no keys of the issuer yet")
 
 
-async def test_a_caller_that_this_version_does_not_serve_is_said_so_and_lacks_nothing() -> None:
+async def test_the_lock_of_the_edge_needs_its_keys_as_an_access_caller_does() -> None:
+    access = CloudflareAccess("tunnel", "team", "tag")
+    for name, plane in (
+        ("tunnel", plane_of({"tunnel": access}, a=A)),
+        ("edge", replace(plane_of(a=A), edge=access)),
+    ):
+        ready = await report(plane, Served(main=("served-a",)))
+        assert not ready.ready
+        assert not ready.planes["partner"].callers[name].ready
+
+
+async def test_a_caller_of_opaque_tokens_needs_nothing_beforehand() -> None:
     opaque = IntrospectionIssuer("opaque", "https://issuer", "me")
     ready = await report(plane_of({"opaque": opaque}, a=A), Served(main=("served-a",)))
     assert ready.ready
-    assert ready.planes["partner"].callers["opaque"].detail == "not served by this version"
+    assert ready.planes["partner"].callers["opaque"] == CallerReadiness(True)
 
 
 async def test_a_process_that_drains_is_not_ready_and_its_planes_are_not_open() -> None:

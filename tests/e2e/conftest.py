@@ -8,7 +8,9 @@ import pytest
 
 pytest.register_assert_rewrite("tests.e2e.scenarios", "tests.e2e.scenarios_limits", "tests.e2e.playing")
 
-from tests.e2e.site import Site, running  # noqa: E402  (a module is rewritten before it is imported, or not at all)
+from tests.e2e.chaos import STORY  # noqa: E402  (a module is rewritten before it is imported, or not at all)
+from tests.e2e.fault_matrix import MATRIX  # noqa: E402  (as above)
+from tests.e2e.site import Site, running  # noqa: E402  (as above)
 from tests.e2e.tally import TALLY  # noqa: E402  (as above)
 
 if TYPE_CHECKING:
@@ -25,6 +27,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """Print the table, if the corpus was run."""
-    for line in TALLY.lines():
+    """Print the tables of what was run: the corpus, the faults of engines, the chaos."""
+    for line in (*TALLY.lines(), *MATRIX.lines(), *STORY):
         terminalreporter.write_line(line)

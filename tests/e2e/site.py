@@ -29,7 +29,7 @@ from tests.simulators.issuer import Issuer
 from tests.simulators.raw_engine import RawEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from gateway.simulator.record import Recorded
 
@@ -181,7 +181,7 @@ def wait(condition: Callable[[], object], what: str, within: float = 5.0) -> Non
 
 
 @contextlib.contextmanager
-def running(folder: Path, **settings: str) -> Iterator[Site]:
+def running(folder: Path, *, program: Sequence[str] = ("-m", "gateway"), **settings: str) -> Iterator[Site]:
     """Run everything within this block; ``settings`` are added to the gateway's, without their prefix."""
     with contextlib.ExitStack() as stack:
         begin = stack.enter_context
@@ -211,7 +211,7 @@ def running(folder: Path, **settings: str) -> Iterator[Site]:
             **{f"GATEWAY_DEADLINES__{name}": value for name, value in DEADLINES.items()},
             **{f"GATEWAY_{name}": value for name, value in settings.items()},
         }
-        process = begin(command(folder / "gateway.log", environment))
+        process = begin(command(folder / "gateway.log", environment, program))
         site = Site((HOST, public), (HOST, inside), (HOST, ops), engine, raw, issuer, folder, process)
         ready = request("/readyz", f"{HOST}:{ops}")
 
@@ -226,13 +226,15 @@ def running(folder: Path, **settings: str) -> Iterator[Site]:
 
 
 @contextlib.contextmanager
-def command(log: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def command(
+    log: Path, environment: Mapping[str, str], program: Sequence[str] = ("-m", "gateway")
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run ``serve``; it must end well when it is told to."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
     with (
         log.open("wb") as said,
         subprocess.Popen(
-            [sys.executable, "-m", "gateway", "serve"], env={**inherited, **environment}, stdout=said, stderr=said
+            [sys.executable, *program, "serve"], env={**inherited, **environment}, stdout=said, stderr=said
         ) as process,
     ):
         try:

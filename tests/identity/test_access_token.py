@@ -232,6 +232,18 @@ def test_an_issuer_of_plain_jwt_is_served_by_its_own_profile() -> None:
     assert detail_of(token(azp="cli-9"), plain).startswith("typ ")
 
 
+def test_an_issuer_that_writes_no_typ_is_served_by_a_profile_that_demands_none() -> None:
+    """Okta and Cognito; where at+jwt or JWT is the type, none is still refused."""
+    silent = replace(ISSUER, token_type="absent")
+    message = signing_input({"alg": "RS256", "kid": "k1"}, {**GOOD, "token_use": "access"})
+    assert verify(compact(message, KEYS["K1"].sign(message)), silent).id == "cli-1"
+    for typ in ("JWT", "at+jwt", "absent", ""):
+        assert detail_of(token(header={"typ": typ}), silent) == "typ is not the issuer's token type"
+    bare = compact(message, KEYS["K1"].sign(message))
+    for other in ("at+jwt", "JWT"):
+        assert detail_of(bare, replace(ISSUER, token_type=other)) == "typ is not the issuer's token type"
+
+
 def test_the_client_claim_of_the_policy_is_the_one_that_counts() -> None:
     """Keycloak writes azp, and no client_id, under at+jwt too."""
     assert verify(token(azp="cli-9", client_id=None), replace(ISSUER, client_claim="azp")).id == "cli-9"
@@ -301,6 +313,13 @@ def test_what_says_that_it_is_an_access_token_passes(claim: str, value: str) -> 
 def test_a_bound_token_is_no_bearer_token(cnf: object) -> None:
     """RFC 9449 §7.2, RFC 8705 §3."""
     assert "cnf" in detail_of(token(cnf=cnf))
+
+
+def test_where_the_policy_asks_for_proofs_only_a_bound_token_is_one() -> None:
+    bound = replace(ISSUER, sender="dpop")
+    assert verify(token(cnf={"jkt": "thumbprint"}), bound).bound_to == "thumbprint"
+    assert "cnf.jkt" in detail_of(token(), bound)
+    assert verify(token()).bound_to is None
 
 
 def test_a_missing_kid_is_forgiven_only_when_the_issuer_has_one_key() -> None:

@@ -43,6 +43,20 @@ def test_a_plane_with_metadata_says_where_they_are() -> None:
     assert challenge(Reason.CREDENTIAL_MISSING, "p", (), url) == f'Bearer realm="p", resource_metadata="{url}"'
 
 
+def test_a_plane_that_takes_proofs_offers_both_schemes() -> None:
+    """RFC 9449 §7.1: a server that supports both says so."""
+    offered = challenge(Reason.CREDENTIAL_MISSING, "p", proofs="ES256 RS256")
+    assert offered == 'Bearer realm="p", DPoP realm="p", algs="ES256 RS256"'
+
+
+def test_a_proof_that_lacks_a_nonce_is_the_matter_of_its_own_scheme() -> None:
+    """RFC 9449 §9."""
+    asked = challenge(Reason.CREDENTIAL_INVALID, "p", proofs="ES256", code="use_dpop_nonce")
+    assert asked == (
+        'DPoP realm="p", error="use_dpop_nonce", error_description="The credential is not valid.", algs="ES256"'
+    )
+
+
 @pytest.mark.parametrize("reason", [reason for reason, answer in ANSWERS.items() if answer.challenge is None])
 def test_a_reason_that_is_not_about_credentials_has_no_challenge(reason: Reason) -> None:
     assert challenge(reason, "partner") is None

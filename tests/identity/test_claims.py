@@ -98,3 +98,27 @@ def test_without_the_claim_there_are_no_scopes() -> None:
 @pytest.mark.parametrize("value", [None, 5, True, {"chat": 1}, ["chat", 5]])
 def test_scopes_of_another_type_are_refused(value: object) -> None:
     assert refused(lambda: claims.scopes({"scope": value}, "scope"))
+
+
+def test_an_expiry_must_lie_ahead_but_for_the_skew() -> None:
+    assert claims.expiry({"exp": 100}, 129.9, 30) == 100
+    assert refused(lambda: claims.expiry({"exp": 100}, 130, 30))
+    assert refused(lambda: claims.expiry({}, 0, 30))
+
+
+@pytest.mark.parametrize("claim", ["iat", "nbf"])
+def test_a_beginning_that_is_told_must_have_come_but_for_the_skew(claim: str) -> None:
+    claims.check_begun({}, 0, 0)
+    claims.check_begun({claim: 130}, 100, 30)
+    assert refused(lambda: claims.check_begun({claim: 131}, 100, 30))
+    assert refused(lambda: claims.check_begun({claim: "0"}, 100, 30))
+
+
+def test_a_token_id_is_a_text_or_none() -> None:
+    assert claims.token_id({"jti": "j"}) == "j"
+    assert claims.token_id({"jti": 5}) is None
+    assert claims.token_id({}) is None
+
+
+def test_without_a_claim_for_them_there_are_no_scopes() -> None:
+    assert claims.scopes({"scope": "a"}, None) == frozenset()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given
@@ -27,6 +27,7 @@ class Fields:
     authorization: bytes | None = None
     x_api_key: bytes | None = None
     access_assertion: bytes | None = None
+    dpop: bytes | None = None
     credential_repeated: bool = False
 
 
@@ -41,6 +42,7 @@ WITH_INTROSPECTION = CredentialReader(
 )
 BEHIND_ACCESS = CredentialReader({"tunnel": CloudflareAccess("tunnel", "t", "aud"), "corp": CORP}, {})
 WITH_EDGE = CredentialReader({"corp": CORP}, {}, edge=True)
+WITH_PROOFS = CredentialReader({"corp": replace(CORP, sender="dpop")}, {})
 WITHOUT_KEYS = CredentialReader({"corp": CORP}, {})
 
 
@@ -79,7 +81,8 @@ def test_no_other_text_is_the_key(text: str) -> None:
 
 
 def test_what_is_neither_is_asked_about_where_the_plane_has_introspection() -> None:
-    expected = Credential(CredentialKind.INTROSPECTION, "opaque-abc", "authorization", "asked")
+    digest = api_key.sha256_of("opaque-abc")
+    expected = Credential(CredentialKind.INTROSPECTION, "opaque-abc", "authorization", "asked", digest)
     assert WITH_INTROSPECTION.read(Fields(bearer("opaque-abc"))) == expected
     assert WITH_INTROSPECTION.read(Fields(bearer("ak_live_abc"))).kind is CredentialKind.API_KEY
 
@@ -211,8 +214,37 @@ def test_a_plane_behind_access_takes_its_other_callers_without_an_assertion() ->
 
 
 def test_an_assertion_is_a_lock_besides_the_credential_where_the_plane_has_an_edge() -> None:
-    assert WITH_EDGE.read(Fields(bearer(TOKEN), access_assertion=b"x.y.z")).text == TOKEN
+    both = WITH_EDGE.read(Fields(bearer(TOKEN), access_assertion=b"x.y.z"))
+    assert (both.text, both.assertion) == (TOKEN, "x.y.z")
     assert refusal(WITH_EDGE, Fields(access_assertion=TOKEN.encode())).reason is MISSING
+
+
+@pytest.mark.parametrize("assertion", [None, b""])
+def test_without_the_lock_of_the_edge_a_credential_is_not_enough(assertion: bytes | None) -> None:
+    refused = refusal(WITH_EDGE, Fields(bearer(TOKEN), access_assertion=assertion))
+    assert refused.reason is MISSING
+    assert "did not come through Access" in refused.detail
+
+
+def test_an_assertion_that_is_not_ascii_is_invalid() -> None:
+    assert refusal(WITH_EDGE, Fields(bearer(TOKEN), access_assertion=b"\xff")).reason is INVALID
+
+
+@pytest.mark.parametrize("scheme", ["DPoP", "dpop"])
+def test_a_token_of_the_dpop_scheme_comes_with_its_proof_where_the_policy_asks_for_one(scheme: str) -> None:
+    credential = WITH_PROOFS.read(Fields(f"{scheme} {TOKEN}".encode(), dpop=b"a.b.c"))
+    assert (credential.kind, credential.text, credential.proof) == (CredentialKind.ACCESS_TOKEN, TOKEN, "a.b.c")
+    assert WITH_PROOFS.read(Fields(bearer(TOKEN), dpop=b"a.b.c")).proof is None
+
+
+@pytest.mark.parametrize("fields", [Fields(b"DPoP x", dpop=b"a"), Fields(b"DPoP " + TOKEN.encode())])
+def test_the_dpop_scheme_is_nothing_without_a_signed_token_and_a_proof(fields: Fields) -> None:
+    assert refusal(WITH_PROOFS, fields).reason is INVALID
+
+
+def test_the_dpop_scheme_is_no_credential_where_the_policy_does_not_ask_for_it() -> None:
+    """Corpus jwt-094."""
+    assert refusal(PLAIN, Fields(b"DPoP " + TOKEN.encode(), dpop=b"a.b.c")).reason is MISSING
 
 
 def test_a_credential_shows_its_kind_in_a_log_and_not_its_text() -> None:
@@ -223,10 +255,12 @@ def test_a_credential_shows_its_kind_in_a_log_and_not_its_text() -> None:
 
 
 VALUES = st.none() | st.binary(max_size=40) | st.sampled_from([bearer(TOKEN), bearer(KEY), KEY.encode(), b"Bearer"])
-READERS = st.sampled_from([PLAIN, WITH_KEY_FIELD, WITH_INTROSPECTION, BEHIND_ACCESS, WITH_EDGE, WITHOUT_KEYS])
+READERS = st.sampled_from(
+    [PLAIN, WITH_KEY_FIELD, WITH_INTROSPECTION, BEHIND_ACCESS, WITH_EDGE, WITHOUT_KEYS, WITH_PROOFS]
+)
 
 
-@given(READERS, st.builds(Fields, VALUES, VALUES, VALUES, st.booleans()))
+@given(READERS, st.builds(Fields, VALUES, VALUES, VALUES, VALUES, st.booleans()))
 def test_any_fields_give_one_credential_or_one_of_three_reasons(reader: CredentialReader, fields: Fields) -> None:
     assert outcome(reader, fields) in {None, MISSING, AMBIGUOUS, INVALID}
 

@@ -27,3 +27,8 @@ def test_a_team_of_cloudflare_access_issues_under_its_own_host() -> None:
 
 def test_keys_come_in_authorization_alone_unless_the_policy_says_more() -> None:
     assert ApiKeys("keys").carriers == {"authorization"}
+
+
+def test_the_keys_of_a_team_are_at_its_own_place() -> None:
+    expected = "https://example.fed.cloudflareaccess.com/cdn-cgi/access/certs"
+    assert CloudflareAccess("tunnel", "example.fed", "tag").keys_url == expected

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.identity.key_set import KeySet
+from gateway.identity.key_set import KeySet, single_key
 from gateway.reasons import Reason, Unavailable
 from tests.simulators.signing import SigningKey, default_keys, ec, part, rsa
 
@@ -234,3 +234,28 @@ def test_no_signature_of_any_length_breaks_a_key(signature: bytes, kid: str) -> 
     keys = KeySet.parse(document(K1, E1, KPS, ED))
     for (known, _), key in keys.keys.items():
         assert known != kid or not key.verifies(b"message", signature)
+
+
+def test_a_key_that_stands_alone_is_read_for_one_algorithm() -> None:
+    key = KEYS["E1"]
+    found = single_key(key.public, "ES256")
+    assert found is not None
+    assert found.verifies(b"message", key.sign(b"message"))
+
+
+@pytest.mark.parametrize("member", [None, "x", {}, {**E1, "d": "x"}, {**E1, "use": "enc"}, {"kty": "oct", "k": "eA"}])
+def test_a_key_that_is_not_fit_is_none(member: object) -> None:
+    assert single_key(member, "ES256") is None
+
+
+def test_a_key_is_none_for_an_algorithm_of_another() -> None:
+    assert single_key(E1, "RS256") is None
+    assert single_key(E1, "") is None
+
+
+def test_a_key_has_the_thumbprint_of_the_standard() -> None:
+    """RFC 8037 A.3."""
+    member, _, _ = VECTORS["EdDSA"]
+    ed = single_key(member, "EdDSA")
+    assert ed is not None
+    assert ed.thumbprint == "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"

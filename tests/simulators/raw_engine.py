@@ -197,7 +197,8 @@ class Seen:
 class RawEngine:
     """A running engine: ``async with RawEngine() as engine: engine.url, engine.seen``."""
 
-    def __init__(self) -> None:
+    def __init__(self, scripts: Mapping[str, tuple[Step, ...]] = SCRIPTS) -> None:
+        self.scripts = scripts
         self.seen: list[Seen] = []
         self.url = ""
         self._connections = 0
@@ -250,7 +251,7 @@ class RawEngine:
 
     async def _play(self, seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Play the script of a request; tell whether the connection lives on."""
-        for step in SCRIPTS[seen.script] if seen.script else (whole(_MODELS),):
+        for step in self.scripts[seen.script] if seen.script else (whole(_MODELS),):
             match step:
                 case float():
                     if await self._gone(seen, reader, step):
