@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from gateway import __version__
 from gateway.cli import FOUND, HOLDS, MISUSED, main
 from gateway.identity.api_key import sha256_of
 from gateway.policy.schema import render
+from tests.simulators.issuer import Issuer
 
 PARTNER = str(Path(__file__).parent / "policy" / "examples" / "partner.yaml")
 ASK = ["acme app", "POST /v1/chat/completions"]
@@ -192,3 +194,55 @@ def test_whoever_stops_reading_gets_no_traceback() -> None:
     command = f"{sys.executable} -m gateway schema | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, check=True, text=True)
     assert (done.stdout, done.stderr) == ("{\n", "")
+
+
+def given(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Give a text on standard input."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+
+def test_key_check_says_whose_a_key_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Said) -> None:
+    file = tmp_path / "policy.yaml"
+    text = Path(PARTNER).read_text("utf-8")
+    held = re.search(r"sha256: ([0-9a-f]{64})", text)
+    assert held is not None
+    file.write_text(text.replace(held[1], sha256_of("the key"), 1), "utf-8")
+    given(monkeypatch, "the key\n")
+    assert main(["key", "check", str(file)]) in {HOLDS, FOUND}
+    assert "Plane partner: client " in capsys.readouterr().out
+    monkeypatch.setenv("GATEWAY_POLICIES", PARTNER)
+    given(monkeypatch, "another")
+    assert main(["key", "check", "--json"]) == FOUND
+    assert orjson.loads(capsys.readouterr().out)["holders"] == []
+
+
+def test_a_secret_that_is_empty_or_cannot_be_read_is_misuse(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Said
+) -> None:
+    given(monkeypatch, " \n")
+    assert main(["key", "check", PARTNER]) == MISUSED
+    assert capsys.readouterr().err == "The key is empty.\n"
+    none = str(tmp_path / "none")
+    assert main(["token", "--issuer", "https://i", "--client-id", "a", "--client-secret-file", none]) == MISUSED
+    assert capsys.readouterr().err.startswith("The client secret cannot be read: ")
+
+
+def test_token_prints_a_token_for_the_next_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Said
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s\n", "utf-8")
+    with Issuer() as issuer:
+        arguments = ["token", "--issuer", issuer.url, "--client-id", "app", "--client-secret-file", str(secret)]
+        assert main(arguments) == HOLDS
+        assert capsys.readouterr().out.count(".") == 2
+        assert main([*arguments, "--json", "--post", "--for", PARTNER]) == FOUND
+        said = capsys.readouterr()
+        assert orjson.loads(said.out)["token_type"] == "Bearer"
+        assert said.err == "The plane partner would refuse it: iss is no issuer of this plane.\n"
+        issuer.granting = (401, b'{"error": "invalid_client"}')
+        given(monkeypatch, "s")
+        assert main(["token", "--token-url", f"{issuer.origin}/token", "--client-id", "app"]) == FOUND
+        assert capsys.readouterr().err == "The issuer gave no token: invalid_client.\n"
+    given(monkeypatch, "s")
+    assert main(["token", "--token-url", f"{issuer.origin}/token", "--client-id", "app"]) == MISUSED

@@ -51,21 +51,22 @@ class Authenticator:
         self._key_sets = key_sets
         self._introspector = introspector
         self._revoked = revoked
-        self._generations = (key_sets.generation, revoked.generation)
+        self._keys_seen, self._list_seen = key_sets.generation, revoked.generation
         # One for each kind: an assertion that was verified as one is no access token.
-        self._tokens, self._assertions, self._locks = TokenCache(), TokenCache(), TokenCache()
+        self._signed = {CredentialKind.ACCESS_TOKEN: TokenCache(), CredentialKind.CLOUDFLARE_ACCESS: TokenCache()}
+        self._locks = TokenCache()
 
     def known(self, credential: Credential, now: float) -> Principal | None:
         """Give the principal of a key of the policy or of a token verified before; ``None`` says: ``identify`` it."""
         self._forget_if_things_changed()
         if self._edge is not None and self._locks.get(credential.assertion or "", now) is None:
             return None
-        kind = credential.kind
-        if kind is CredentialKind.API_KEY:
-            return None if self._is_revoked(credential.sha256) else self._key_principals.get(credential.sha256 or "")
-        if kind is CredentialKind.INTROSPECTION:
+        cache = self._signed.get(credential.kind)
+        if cache is not None:
+            return cache.get(credential.text, now)
+        if credential.kind is CredentialKind.INTROSPECTION:
             return self._said_before(credential, now)
-        return self._cache_of(kind).get(credential.text, now)
+        return None if self._is_revoked(credential.sha256) else self._key_principals.get(credential.sha256 or "")
 
     async def identify(self, credential: Credential, now: float) -> Principal:
         """Verify a credential. Raises ``Malformed(CREDENTIAL_INVALID)`` or ``Unavailable(KEYS_UNAVAILABLE)``."""
@@ -79,7 +80,7 @@ class Authenticator:
             presented = cloudflare_access.read(credential.text, self._applications, now)
         else:
             presented = access_token.read(credential.text, self._issuers, now)
-        return await self._proved(presented, credential.text, self._cache_of(credential.kind))
+        return await self._proved(presented, credential.text, self._signed[credential.kind])
 
     async def open_edge(self, assertion: str, now: float) -> None:
         """Verify that a request came through our own front. Raises as ``identify`` does."""
@@ -119,15 +120,11 @@ class Authenticator:
         entries = self._revoked.revoked.entries
         return bool(entries) and any(name in entries for name in names)
 
-    def _cache_of(self, kind: CredentialKind) -> TokenCache:
-        return self._assertions if kind is CredentialKind.CLOUDFLARE_ACCESS else self._tokens
-
     def _forget_if_things_changed(self) -> None:
         """Forget all proofs after any change of keys or revoked tokens: somebody may have been shut out by it."""
-        generations = (self._key_sets.generation, self._revoked.generation)
-        if self._generations != generations:
-            self._generations = generations
-            for cache in (self._tokens, self._assertions, self._locks):
+        if self._keys_seen != self._key_sets.generation or self._list_seen != self._revoked.generation:
+            self._keys_seen, self._list_seen = self._key_sets.generation, self._revoked.generation
+            for cache in (*self._signed.values(), self._locks):
                 cache.clear()
 
     def _key_principal(self, credential: Credential) -> Principal:

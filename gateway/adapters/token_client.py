@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import urlencode
 
 import httpx2
@@ -21,8 +21,6 @@ from gateway.reasons import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from authlib.oauth2.auth import ClientAuth
 
 TIMEOUT_S = 10.0
 
@@ -78,13 +76,20 @@ def fetch(application: Application, *, issuer: str | None = None, url: str | Non
             raise NoToken("The issuer's answer is not one JSON object.") from None
 
 
+class _Credential(Protocol):
+    """Authlib's ``ClientAuth``: puts the client's credential into a request."""
+
+    def prepare(self, method: str, uri: str, headers: dict[str, str], body: str) -> tuple[str, dict[str, str], str]:
+        """Give address, fields and body anew."""
+
+
 class _Session:
     """What Authlib sends through."""
 
     def __init__(self, client: httpx2.Client) -> None:
         self._client = client
 
-    def post(self, url: str, data: Mapping[str, str], headers: Mapping[str, str], auth: ClientAuth) -> httpx2.Response:
+    def post(self, url: str, data: Mapping[str, str], headers: Mapping[str, str], auth: _Credential) -> httpx2.Response:
         """Send one form, with the client's credential where ``auth`` puts it."""
         url, fields, body = auth.prepare("POST", url, dict(headers), urlencode(data))
         return self._client.post(url, content=body, headers=fields)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.dialects.registry import FACTS
 from gateway.identity.issuer import ApiKeys
+from gateway.identity.resource_metadata import ResourceMetadata
 from gateway.policy import compile_cases, compile_clients, compile_endpoints, compile_parameters, compile_trust
 from gateway.policy.complaints import Complaints
 from gateway.policy.grammar import type_document, unfit
@@ -80,6 +81,7 @@ def resolve(tree: Tree, digest: str) -> Policy:
     models = compile_endpoints.models(document, complaints)
     rules = compile_parameters.parameters(document, complaints)
     endpoints = compile_endpoints.endpoints(document, rules, complaints)
+    _not_hidden(document, endpoints, complaints)
     limits = compile_clients.limits(document, complaints)
     clients = compile_clients.clients(document, callers, models, limits, complaints)
     compile_clients.thinkers(document, clients, callers, complaints)
@@ -172,6 +174,14 @@ def _surroundings(document: Document, complaints: Complaints) -> None:
             complaints.add(
                 ("media", "hosts", index), "an address is no host name: name the host that the engine may fetch from"
             )
+
+
+def _not_hidden(document: Document, endpoints: Mapping[bytes, object], complaints: Complaints) -> None:
+    """Complain about an endpoint that the plane's own metadata document would hide."""
+    if document.metadata is not None:
+        place = ResourceMetadata.of(document.metadata.resource, (), (), document.plane).path
+        if place in endpoints:
+            complaints.add(("metadata", "resource"), f"an endpoint has the path of this document: {place.decode()}")
 
 
 def _not_enforced(document: Document) -> Iterator[str]:

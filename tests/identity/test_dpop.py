@@ -4,7 +4,17 @@ from typing import Any
 
 import pytest
 
-from gateway.identity.dpop import MOST_REMEMBERED, NONCE_LIFE_S, Asked, Nonces, NonceWanted, Proof, SeenProofs, read
+from gateway.identity.dpop import (
+    MOST_REMEMBERED,
+    NONCE_LIFE_S,
+    Asked,
+    Nonces,
+    NonceWanted,
+    Proof,
+    Proofs,
+    SeenProofs,
+    read,
+)
 from gateway.reasons import Malformed, Reason
 from tests.simulators.prover import Prover
 from tests.simulators.signing import SigningKey, compact, default_keys, hmac_sha256, okp, signing_input
@@ -163,6 +173,14 @@ def test_a_proof_is_used_once() -> None:
     seen.use(Proof("key", "p-2"), NOW)
     seen.use(Proof("other", "p-1"), NOW)
     seen.use(Proof("key", "p-1"), NOW + 2 * NONCE_LIFE_S)
+
+
+def test_a_process_has_nonces_and_remembers_proofs_together() -> None:
+    proofs = Proofs(b"secret")
+    assert proofs.nonces.holds(proofs.nonces.current(NOW), NOW)
+    proofs.seen.use(Proof("key", "a"), NOW)
+    with pytest.raises(Malformed, match="used before"):
+        proofs.seen.use(Proof("key", "a"), NOW)
 
 
 def test_what_does_not_fit_into_memory_is_refused_and_not_forgotten() -> None:

@@ -27,6 +27,12 @@ REFUSED = [
     Broken("    keys:\n", "    keys-: {api_key: {}}\n    keys:\n", "    keys-:", "no -- and no - at the end"),
     Broken("engine: embedder", "engine: em--bedder", "  embed:  ", "no -- and no - at the end"),
     Broken("    engine: main\n", "    engine: main-\n", "    engine: main-", "no -- and no - at the end", CONTROL),
+    Broken(
+        "allow: GET /v1/models\n",
+        "allow: GET /.well-known/oauth-protected-resource\n",
+        "metadata: {",
+        "an endpoint has the path of this document: /.well-known/oauth-protected-resource",
+    ),
     Broken("hosts: []", "hosts: [images.example.com, 169.254.169.254]", "media: {", "an address is no host name"),
 ]
 

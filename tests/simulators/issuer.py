@@ -40,7 +40,8 @@ class Issuer:
     ``path`` is the path of the issuer's URL. ``metadata``: which of the two metadata documents exist. ``fetches``
     counts requests by path. ``redirect_to`` is where the fault ``redirect`` points. ``raw_keys``, when set, is served
     as the key set. ``opaque``: what is said of each opaque token, as claims, as raw bytes or as a status; ``asked`` has
-    the forms and the authorization of those who asked.
+    the forms and the authorization of those who asked. ``granting``, when set, answers the token endpoint (status and
+    octets); ``granted`` has the forms and the authorization that came there.
     """
 
     def __init__(
@@ -58,6 +59,8 @@ class Issuer:
         self.raw_keys: bytes | None = None
         self.opaque: dict[str, dict[str, Any] | bytes | int] = {}
         self.asked: list[tuple[str, str]] = []
+        self.granting: tuple[int, bytes] | None = None
+        self.granted: list[tuple[str, str]] = []
         self.path = path
         self._server = _Server(("127.0.0.1", port), self)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -225,8 +228,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/control":
             self._send(200, json.dumps(self.server.issuer.control(json.loads(body))).encode())
         elif self.path == "/token":
+            self.server.issuer.granted.append((body.decode(), self.headers.get("authorization", "")))
             token = {"access_token": self.server.issuer.token(), "token_type": "Bearer", "expires_in": 300}
-            self._send(200, json.dumps(token).encode())
+            self._send(*(self.server.issuer.granting or (200, json.dumps(token).encode())))
         elif self.path == "/introspect":
             self._introspect(body.decode())
         else:
