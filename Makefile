@@ -27,7 +27,7 @@ ifneq ($(shell test -x $(PY) && $(PY) -c 'print("runs")' 2>/dev/null && cat $(BU
 $(shell rm -f $(BUILT))
 endif
 
-.PHONY: help demo test check coverage-mirror test-long test-vllm test-peers fuzz bench lock clean
+.PHONY: help demo test check coverage-mirror test-long test-idp test-vllm test-peers fuzz bench lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -61,6 +61,14 @@ coverage-mirror: $(STAMP)  ## each file of the pure floors, fully covered by its
 
 test-long: $(STAMP)  ## the tests of `make test` with fifty times the examples, and those that take minutes
 	$(PY) -m pytest --hypothesis-profile=long
+
+test-idp: $(STAMP) tests/idp/node_modules/.package-lock.json  ## an identity provider that we did not write, which this installs (node, 1 minute)
+	$(PY) -m pytest tests/idp
+
+tests/idp/node_modules/.package-lock.json: tests/idp/package-lock.json
+	@command -v npm >/dev/null || { echo "make test-idp needs node and npm: apt install npm" >&2; exit 1; }
+	@npm ci --silent --prefix tests/idp --ignore-scripts --no-audit --no-fund
+	@touch $@
 
 test-vllm: $(STAMP)  ## the gateway in front of a real vLLM on the CPU, which this installs (python3.11, 4 minutes)
 	$(PY) -m pytest tests/vllm
@@ -96,5 +104,5 @@ lock:  ## write the lock files anew from pyproject.toml; UPGRADE=--upgrade takes
 LOCK = --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(UPGRADE)
 
 clean:  ## remove what the targets made
-	rm -rf .venv .venv-vllm .venv-fuzz .venv-peers .fuzz .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build
+	rm -rf .venv .venv-vllm .venv-fuzz .venv-peers .fuzz tests/idp/node_modules .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -355,6 +355,10 @@ async def test_files_that_are_gone_leave_the_old_policies_in_force(tmp_path: Pat
 async def test_sighup_opens_the_audit_log_anew(tmp_path: Path) -> None:
     async with playing(answers) as (_, url), running(tmp_path, url) as gateway:
         await gateway.chat()
+        for _ in range(100):  # a record is written behind its answer
+            if gateway.records():
+                break
+            await asyncio.sleep(0.02)
         (tmp_path / "audit.jsonl").rename(tmp_path / "audit.jsonl.1")
         gateway.tell(signal.SIGHUP)
         await gateway.said("policies reloaded")

@@ -41,3 +41,17 @@ def test_answers_are_those_of_openai() -> None:
     assert json.loads(DIALECT.error(Reason.OVER_RATE, "m", None, "id", 429))["error"]["type"] == "rate_limit_error"
     assert DIALECT.error_event(Reason.ENGINE_ERROR, "m", "id").startswith(b"data: ")
     assert DIALECT.engine_message(b'{"error":{"message":"m"}}') == "m"
+
+
+@pytest.mark.parametrize(
+    "events, ended",
+    [
+        (b"data: {}\n\ndata: [DONE]\n\n", True),
+        (b"data: [DONE]\r\n\r\n", True),
+        (b"data: [DONE]\n\ndata: {}\n\n", False),
+        (b"data: {}\n\n", False),
+        (b"", False),
+    ],
+)
+def test_a_stream_has_ended_when_its_last_event_says_so(events: bytes, ended: bool) -> None:  # noqa: FBT001  (a row of the table)
+    assert DIALECT.ends(events) is ended

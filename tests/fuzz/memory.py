@@ -175,23 +175,27 @@ class Door:
             protocol.data_received(part)
             assert held(protocol) <= HELD_AT_MOST
             if eager:
-                await _settled()
-        await _settled()
+                await _settled(state)
+        await _settled(state)
         reading.closed = transport.gone or protocol._deaf  # it lingers, so that the answer is not lost to a reset
         if not transport.gone:
             protocol.eof_received()
-            await _settled()
+            await _settled(state)
             transport.close()
-        await _settled()
+        await _settled(state)
         assert not state.tasks, "a request is still being served"
         assert protocol._deadline is None
         assert protocol.timeout_keep_alive_task is None
         return reading
 
 
-async def _settled() -> None:
-    for _ in range(30):  # a pipeline of 8, each with a task of its own and a body to wait for
+async def _settled(state: ServerState) -> None:
+    """Let what can go on go on: a pipeline of 8, each with a task of its own; less where nobody is served."""
+    for _ in range(30):
         await asyncio.sleep(0)
+        if not state.tasks:
+            await asyncio.sleep(0)
+            return
 
 
 def held(protocol: EdgeProtocol) -> int:

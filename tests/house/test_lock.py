@@ -15,6 +15,7 @@ from tests.house.tree import ROOT, imported, pyproject, sources, text
 # First releases without the advisories that concern a gateway of this sort (November 2026).
 FIXED_IN = {
     "anyio": "4.14.2",
+    "authlib": "1.9.0",
     "cryptography": "50.0.0",
     "h11": "0.16.0",
     "httptools": "0.9.0",

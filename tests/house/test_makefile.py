@@ -74,7 +74,7 @@ def test_a_python_named_by_hand_is_the_only_one_tried(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["help", "demo", "test", "check", "coverage-mirror", "test-long", "test-vllm", "bench"]
+    "target", ["help", "demo", "test", "check", "coverage-mirror", "test-long", "test-idp", "test-vllm", "bench"]
 )
 def test_every_target_is_told_of_in_the_help(target: str) -> None:
     done = subprocess.run(["make", "--silent", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -105,4 +105,10 @@ def test_continuous_integration_runs_what_people_run() -> None:
     script = text(".ci/run")
     assert script.startswith("#!/usr/bin/env bash\n")
     assert "set -euo pipefail" in script
-    assert re.findall(r"^make (\S+)", script, re.MULTILINE) == ["test", "check", "coverage-mirror", "test-vllm"]
+    assert re.findall(r"^make (\S+)", script, re.MULTILINE) == [
+        "test",
+        "check",
+        "coverage-mirror",
+        "test-idp",
+        "test-vllm",
+    ]

@@ -74,6 +74,7 @@ MALFORMED = {
     "garbage": b"garbage\r\n\r\n",
     "another protocol": b"SSH-2.0-OpenSSH\r\n",
     "another version": b"HTTP/2.0 200 OK\r\n\r\n",
+    "a status of no class": b"HTTP/1.1 600 OK\r\ncontent-length: 0\r\n\r\n",
     "a switch of protocols": b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
     "two lengths": OK + b"content-length: 3\r\ncontent-length: 4\r\n\r\nabc",
     "length and chunked": OK + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
