@@ -53,18 +53,19 @@ class Authenticator:
         self._revoked = revoked
         self._keys_seen, self._list_seen = key_sets.generation, revoked.generation
         # One for each kind: an assertion that was verified as one is no access token.
-        self._signed = {CredentialKind.ACCESS_TOKEN: TokenCache(), CredentialKind.CLOUDFLARE_ACCESS: TokenCache()}
-        self._locks = TokenCache()
+        self._tokens, self._assertions, self._locks = TokenCache(), TokenCache(), TokenCache()
 
     def known(self, credential: Credential, now: float) -> Principal | None:
         """Give the principal of a key of the policy or of a token verified before; ``None`` says: ``identify`` it."""
         self._forget_if_things_changed()
         if self._edge is not None and self._locks.get(credential.assertion or "", now) is None:
             return None
-        cache = self._signed.get(credential.kind)
-        if cache is not None:
-            return cache.get(credential.text, now)
-        if credential.kind is CredentialKind.INTROSPECTION:
+        kind = credential.kind
+        if kind is CredentialKind.ACCESS_TOKEN:
+            return self._tokens.get(credential.text, now)
+        if kind is CredentialKind.CLOUDFLARE_ACCESS:
+            return self._assertions.get(credential.text, now)
+        if kind is CredentialKind.INTROSPECTION:
             return self._said_before(credential, now)
         return None if self._is_revoked(credential.sha256) else self._key_principals.get(credential.sha256 or "")
 
@@ -78,9 +79,9 @@ class Authenticator:
             return await self._asked_about(credential, now)
         if credential.kind is CredentialKind.CLOUDFLARE_ACCESS:
             presented = cloudflare_access.read(credential.text, self._applications, now)
-        else:
-            presented = access_token.read(credential.text, self._issuers, now)
-        return await self._proved(presented, credential.text, self._signed[credential.kind])
+            return await self._proved(presented, credential.text, self._assertions)
+        presented = access_token.read(credential.text, self._issuers, now)
+        return await self._proved(presented, credential.text, self._tokens)
 
     async def open_edge(self, assertion: str, now: float) -> None:
         """Verify that a request came through our own front. Raises as ``identify`` does."""
@@ -124,7 +125,7 @@ class Authenticator:
         """Forget all proofs after any change of keys or revoked tokens: somebody may have been shut out by it."""
         if self._keys_seen != self._key_sets.generation or self._list_seen != self._revoked.generation:
             self._keys_seen, self._list_seen = self._key_sets.generation, self._revoked.generation
-            for cache in (*self._signed.values(), self._locks):
+            for cache in (self._tokens, self._assertions, self._locks):
                 cache.clear()
 
     def _key_principal(self, credential: Credential) -> Principal:

@@ -316,7 +316,7 @@ async def test_a_silence_between_events_is_filled_with_comments() -> None:
     async with relaying(play, silence_s=0.1) as relay:
         body = (await relay.served.ask(ASK_STREAM)).body
         before, after = body.split(event("a"))
-        assert before == KEEP_ALIVE * 2
+        assert before in {KEEP_ALIVE, KEEP_ALIVE * 2}  # a busy machine wakes up late
         assert re.fullmatch(rb"(: keep-alive\n\n){2,5}data: half\n\n", after)
 
 

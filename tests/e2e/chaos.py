@@ -45,6 +45,7 @@ class ChaoticEngine(FaultyEngine):
         super().__init__()
         self.scripts = {
             **self.scripts,
+            "slow-stream": (stream(), *(step for n in range(40) for step in (token(str(n)), 0.2)), DONE, LAST),
             "long-stream": (stream(), *(step for n in range(12) for step in (token(str(n)), 0.01)), DONE, LAST),
             "big-stream": (stream(), Flood(chunk(b"data: " + b"x" * 65536 + b"\n\n"), 2 * MIB // 65536), DONE, LAST),
         }

@@ -68,13 +68,19 @@ def alive(site: Site) -> dict[str, int]:
     return dict(json.loads(told.read_bytes().splitlines()[-1]))
 
 
+def least(site: Site) -> dict[str, int]:
+    """Ask a few times and give the least of each: an answer on the ops listener may be under way, as one task more."""
+    told = [alive(site) for _ in range(6)]
+    return {name: min(one[name] for one in told) for name in told[0]}
+
+
 def chaos(site: Site, requests: int) -> None:
     """Send so many requests and look at what is left."""
     seed = int(os.environ.get("CHAOS_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
     one = Chaos(site, seed)
     assert site.chat(token=site.issuer.token(client_id="cli-2")).status == 200
     time.sleep(2.5)
-    before, files = alive(site), descriptors(site)
+    before, files = least(site), descriptors(site)
     begun = time.monotonic()
     asyncio.run(one.run(requests))
     took = time.monotonic() - begun
@@ -127,13 +133,12 @@ def _story(
 
 def test_the_process_tells_what_is_alive_in_it(dev: Site) -> None:
     """Otherwise the tests below would find nothing left because nobody looks."""
-    before = alive(dev)
+    before = least(dev)
     with dev.connect() as connection:
-        connection.send(dev.script("slow-head-stream", stream=True))
+        connection.send(dev.script("slow-stream", stream=True))
         wait(lambda: streams_open(dev) == 1, "a stream")
-        within = alive(dev)
-    assert all(within[name] - before[name] == 1 for name in before if name != "tasks")
-    assert within["tasks"] > before["tasks"]  # the question itself may be under way as another
+        within = least(dev)
+    assert all(within[name] - before[name] == 1 for name in before), (before, within)
     wait(lambda: alive(dev) == before, "its end")
 
 
