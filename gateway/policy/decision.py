@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.dialects.checks import shown
 
@@ -28,18 +27,21 @@ class Deny:
     record: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One difference between what was sent and what was judged fit.
 
     ``action``: ``set`` (the caller named none), ``replace`` (the caller's value is overwritten), ``lower`` (to a cap)
     or ``drop``. ``field`` is dotted. ``value`` is what is sent instead (none for drop); it never enters a log or an
-    answer.
+    answer. (A tuple, because every request has some.)
     """
 
     action: str
     field: str
-    value: Any = dataclasses.field(default=None, repr=False)
+    value: Any = None
+
+    def __repr__(self) -> str:
+        """Leave the value out."""
+        return f"Change({self.action!r}, {self.field!r})"
 
     def __str__(self) -> str:
         """Give the form in which audit records and the ``x-gateway-changes`` header name it (all but ``set``)."""

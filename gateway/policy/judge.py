@@ -47,7 +47,7 @@ def _judge_body(plane: Plane, rules: Rules, grant: Grant, fields: dict[str, Any]
     draft = Draft(fields)
     _look(draft, rules)
     for name, value in rules.defaults:
-        if draft.get(name) is None and not (name in rules.tokens and _sent(draft, rules.tokens)):
+        if draft.get(name) is None and not (name in rules.tokens and draft.sent(rules.tokens)):
             draft.put(name, value)
     for name, fault in rules.unmet(draft.body):
         if fault:
@@ -55,7 +55,7 @@ def _judge_body(plane: Plane, rules: Rules, grant: Grant, fields: dict[str, Any]
     if rules.thinking is not None and rules.thinking.forbidden:
         thinking.side_door(draft)
     for name, value in rules.force:
-        for one in (name in rules.tokens and _sent(draft, rules.tokens)) or (name,):
+        for one in (name in rules.tokens and draft.sent(rules.tokens)) or (name,):
             draft.put(one, value)
     model = _model(plane, grant, draft.body.get("model"))
     draft.put("model", model.served_as)
@@ -91,8 +91,11 @@ def _look(draft: Draft, rules: Rules) -> None:
         if fields.get(name) is None:
             raise Malformed(Reason.PARAMETER_INVALID, "is missing", param=name)
     differing(draft, rules.tokens)
-    for name in [*inspection.dropped, *(name for name in fields if name in rules.never_sent)]:
+    for name in inspection.dropped:
         draft.drop(name)
+    if not rules.never_sent.isdisjoint(fields):
+        for name in [name for name in fields if name in rules.never_sent]:
+            draft.drop(name)
 
 
 def _look_at_names(fields: dict[str, Any], rules: Rules, inspection: Inspection) -> None:
@@ -108,10 +111,6 @@ def _look_at_names(fields: dict[str, Any], rules: Rules, inspection: Inspection)
                     inspection.unlisted(parent, name)
                 except Malformed as fault:
                     raise inside(parent, fault) from None
-
-
-def _sent(draft: Draft, names: tuple[str, ...]) -> list[str]:
-    return [name for name in names if draft.body.get(name) is not None]
 
 
 def _model(plane: Plane, grant: Grant, alias: str | None) -> Model:

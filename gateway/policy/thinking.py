@@ -24,6 +24,7 @@ _ENABLE = f"{_KWARGS}.enable_thinking"
 _THINKING = f"{_KWARGS}.thinking"
 _EFFORT = "reasoning_effort"
 _BUDGET = "thinking_token_budget"
+_CONTROLS = frozenset({_KWARGS, _EFFORT, _BUDGET})
 _NO_EFFORT = "none"
 # The only word that every engine with efforts knows besides none.
 _SOME_EFFORT = "high"
@@ -43,7 +44,7 @@ def settle(draft: Draft, model: Model, rule: ThinkingRule, grant: Grant) -> None
     Two wishes that contradict each other are sent as they are, once permitted: vLLM has an order for them, and a
     third voice would only hide which one the caller meant.
     """
-    wishes = _wishes(draft)
+    wishes: dict[str, bool] = {} if _CONTROLS.isdisjoint(draft.body) else _wishes(draft)
     if not wishes:
         _switch(draft, SWITCHES[model.thinking_switch], on=rule.default_enabled)
         return
