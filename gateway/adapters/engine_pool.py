@@ -12,6 +12,7 @@ import collections
 import ssl
 from typing import TYPE_CHECKING, Protocol, cast
 
+from gateway.adapters.alarm import Alarm
 from gateway.addresses import Unix
 from gateway.reasons import Reason, Unavailable
 
@@ -30,16 +31,23 @@ class Receiver(Protocol):
     def closed(self) -> None:
         """Learn that the connection has ended."""
 
+    def late(self) -> None:
+        """Learn that the alarm of the connection rang."""
+
 
 class EngineConnection(asyncio.Protocol):
-    """One connection to an engine. ``receiver`` is the exchange it belongs to, ``None`` while it is idle."""
+    """One connection to an engine.
 
-    __slots__ = ("_forget", "idle_since", "open", "receiver", "transport", "used")
+    ``receiver`` is the exchange it belongs to, ``None`` while it is idle. ``alarm`` rings for that exchange.
+    """
+
+    __slots__ = ("_forget", "alarm", "idle_since", "open", "receiver", "transport", "used")
 
     transport: asyncio.Transport
 
     def __init__(self, forget: Callable[[EngineConnection], None]) -> None:
         self._forget = forget
+        self.alarm = Alarm(self._ring, asyncio.get_running_loop())
         self.receiver: Receiver | None = None
         self.open = False
         self.used = False
@@ -57,12 +65,17 @@ class EngineConnection(asyncio.Protocol):
         else:
             self.receiver.received(data)
 
+    def _ring(self) -> None:
+        if self.receiver is not None:
+            self.receiver.late()
+
     def eof_received(self) -> None:
         """Take the engine's half-close as the end: the transport closes itself then."""
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Tell the exchange, or leave the pool."""
         self.open = False
+        self.alarm.end()
         receiver, self.receiver = self.receiver, None
         if receiver is None:
             self._forget(self)

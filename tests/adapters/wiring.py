@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
-from gateway.adapters.edge import EXTENSION, EdgeLimits, EdgeProtocol
+from gateway.adapters.edge import EdgeLimits, EdgeProtocol
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -70,12 +70,9 @@ async def serving(
 ) -> AsyncIterator[Served]:
     """Serve an application that is called with each request, in order."""
 
-    async def asgi(scope: Any, _receive: Any, _send: Any) -> None:  # noqa: ANN401  (ASGI's types are wide)
-        await app(scope["extensions"][EXTENSION])
-
     listening = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
-        asgi,
+        cast("Any", app),
         http=cast("Any", functools.partial(EdgeProtocol, limits=limits or EdgeLimits())),
         ws="none",
         lifespan="off",
