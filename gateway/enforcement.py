@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gateway.wire.hosts import HostRule
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Reading:
     """Room 2's work: what is asked for, and by which credential."""
 

@@ -90,7 +90,7 @@ class Ending(Enum):
     CLIENT_LEFT = "client-left"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Delivery:
     """What became of a dispatched request.
 

@@ -27,7 +27,7 @@ class Call:
         return self.fields.get("stream") is True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Usage:
     """Tokens as the engine counted them; ``None`` where it did not say."""
 

@@ -1,9 +1,13 @@
-"""Verdicts as values: a ``Permit`` with the changes to make, or a ``Deny`` with its reason."""
+"""Verdicts as values: a ``Permit`` with the changes to make, or a ``Deny`` with its reason.
+
+What each permitted request makes is not frozen: it would take four times as long, and lives as long as the request.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from gateway.dialects.checks import shown
 
@@ -27,28 +31,25 @@ class Deny:
     record: str = ""
 
 
-class Change(NamedTuple):
+@dataclass(slots=True)
+class Change:
     """One difference between what was sent and what was judged fit.
 
     ``action``: ``set`` (the caller named none), ``replace`` (the caller's value is overwritten), ``lower`` (to a cap)
     or ``drop``. ``field`` is dotted. ``value`` is what is sent instead (none for drop); it never enters a log or an
-    answer. (A tuple, because every request has some.)
+    answer.
     """
 
     action: str
     field: str
-    value: Any = None
-
-    def __repr__(self) -> str:
-        """Leave the value out."""
-        return f"Change({self.action!r}, {self.field!r})"
+    value: Any = dataclasses.field(default=None, repr=False)
 
     def __str__(self) -> str:
         """Give the form in which audit records and the ``x-gateway-changes`` header name it (all but ``set``)."""
         return f"{self.action} {shown(self.field)}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Grant:
     """The gatehouse let the caller in: this client, on this endpoint."""
 
@@ -57,7 +58,7 @@ class Grant:
     principal: Principal
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Permit:
     """The court let the call through. ``model`` is the resolved model; ``None`` for dialects without one."""
 
