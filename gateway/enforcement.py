@@ -159,7 +159,7 @@ class Enforcement(Generic[InboundT]):
         if endpoint.dialect not in DIALECTS:
             return Deny(Reason.NO_SUCH_ENDPOINT, record=f"dialect {endpoint.dialect} is not served by this version")
         credential = self._gatehouse.read(headers, inbound.peer)
-        record.credential = credential.kind.value
+        record.credential = credential.kind._value_
         asked = dpop.Asked(inbound.method, headers.host, target.path.decode("ascii"))
         return _Reading(endpoint, headers, credential, asked)
 
@@ -197,7 +197,7 @@ class Enforcement(Generic[InboundT]):
             method,
             path,
             dialect.write(call, permit.changes),
-            next((bool(change.value) for change in reversed(permit.changes) if change.field == "stream"), call.stream),
+            permit.stream,
             dialect,
             self._deadlines[endpoint.name],
             [*_lines(record.id), *_named(permit.changes, record.changes)],

@@ -72,7 +72,8 @@ class Downstream:
         self.headers = headers
         self.peer = edge.client[0] if edge.client else None
         self.keep_alive = keep_alive and http_version == "1.1"
-        self.expects_continue = edge.expect_100_continue and http_version == "1.1"  # RFC 9110 §10.1.1
+        # RFC 9110 §10.1.1; another expectation is refused before anybody reads a body.
+        self.expects_continue = b"expect" in dict(headers) and http_version == "1.1"
         self.refusal: Malformed | None = None
         self.body_fault: Malformed | None = None
         self.exchange: Exchange | None = None

@@ -170,15 +170,11 @@ class EdgeProtocol(HttpToolsProtocol):
         """Note that a head has begun."""
         self.url = b""
         self.headers = []
-        self.expect_100_continue = False
         self._in_head = self._head_begun = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a field; white space behind its value is no part of it (RFC 9112 §5.1), and llhttp cuts only before."""
-        name, value = name.lower(), value.rstrip(b" \t")
-        if name == b"expect" and value.lower() == b"100-continue":
-            self.expect_100_continue = True
-        self.headers.append((name, value))
+        self.headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         """Hand the request on; its body may still be on the way."""

@@ -60,7 +60,11 @@ class Grant:
 
 @dataclass(slots=True)
 class Permit:
-    """The court let the call through. ``model`` is the resolved model; ``None`` for dialects without one."""
+    """The court let the call through.
+
+    ``model`` is the resolved model; ``None`` for dialects without one. ``stream``: whether an event stream is asked for.
+    """
 
     changes: tuple[Change, ...] = ()
     model: Model | None = None
+    stream: bool = False

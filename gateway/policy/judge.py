@@ -66,7 +66,7 @@ def _judge_body(plane: Plane, rules: Rules, grant: Grant, fields: dict[str, Any]
     for name, _ in rules.unmet(draft.body):
         draft.drop(name)
     draft.tidy(rules.closed)
-    return Permit(tuple(draft.changes), model)
+    return Permit(tuple(draft.changes), model, draft.body.get("stream") is True)
 
 
 def _look(draft: Draft, rules: Rules) -> None:

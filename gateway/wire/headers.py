@@ -9,6 +9,7 @@ overrides are never looked at.
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.reasons import Malformed, Reason
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gateway.wire.hosts import HostRule
+
+_NAME, _VALUE = itemgetter(0), itemgetter(1)
 
 MOST_FIELDS = 100
 MOST_BYTES = 32 * 1024
@@ -133,8 +136,8 @@ def _measure(raw: Sequence[tuple[bytes, bytes]]) -> None:
     """Refuse too many fields, too many bytes, and any octet that the grammar does not know."""
     if len(raw) > MOST_FIELDS:
         raise Malformed(Reason.HEADERS_TOO_LARGE, f"more than {MOST_FIELDS} header fields")
-    all_names = b"".join([name for name, _ in raw])
-    all_values = b"".join([value for _, value in raw])
+    all_names = b"".join(map(_NAME, raw))
+    all_values = b"".join(map(_VALUE, raw))
     size = len(all_names) + len(all_values)
     if size > MOST_BYTES:
         raise Malformed(Reason.HEADERS_TOO_LARGE, f"header fields of more than {MOST_BYTES} bytes in all")
