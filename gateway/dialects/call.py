@@ -21,11 +21,6 @@ class Call:
 
     fields: dict[str, Any] = field(repr=False)
 
-    @property
-    def stream(self) -> bool:
-        """Whether the caller asks for an event stream."""
-        return self.fields.get("stream") is True
-
 
 @dataclass(slots=True)
 class Usage:

@@ -116,6 +116,8 @@ def _target_fault(target: bytes) -> Malformed | None:
 
 async def _plane(downstream: Downstream, reading: Reading) -> None:
     """Do what the enforcement does first: check the syntax, read the body, answer."""
+    if downstream.disconnected:
+        return  # it came to be recorded alone
     if downstream.refusal is not None:
         reading.unreadable.append(downstream.refusal.reason)
         downstream.answer(ANSWERS[downstream.refusal.reason].status, [], b"")
