@@ -341,9 +341,7 @@ def _lines(request_id: str) -> list[bytes]:
 def _named(changes: Iterable[Change], texts: Iterable[str]) -> list[bytes]:
     """Give the line that names fields that were dropped, lowered and replaced, if there are any."""
     named = [
-        text
-        for change, text in zip(changes, texts, strict=True)
-        if change.action != "set" and change.field != "model"
+        text for change, text in zip(changes, texts, strict=True) if change.action != "set" and change.field != "model"
     ]
     if not named:
         return []

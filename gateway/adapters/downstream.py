@@ -42,9 +42,9 @@ class Downstream:
     """The server's side of one request.
 
     ``refusal`` is set where the connection's parser could not read the head, ``body_fault`` where it could not read on
-    behind it. ``body``: what arrived and was not read yet; ``more_body``: the rest follows. ``answered``: the status line
-    is on its way, so that a failure can only cut the answer off. ``complete``: the answer is out to its end, or cut off.
-    ``disconnected``: the client left before that.
+    behind it. ``body``: what arrived and was not read yet; ``more_body``: the rest follows. ``answered``: the status
+    line is on its way, so that a failure can only cut the answer off. ``complete``: the answer is out to its end, or
+    cut off. ``disconnected``: the client left before that.
     """
 
     __slots__ = (

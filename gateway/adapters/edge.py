@@ -1,9 +1,9 @@
 """The connection to a client: uvicorn's httptools protocol with the bounds that an open port needs.
 
 Enters: bytes of one client connection. Leaves: one ``Downstream`` for each request, in order, each handed to the
-plane's application (which is no ASGI application: docs/adr/0010) with the request target as it was sent. llhttp refuses
-what is not HTTP/1.1; this class adds a head deadline and cap, refusals that are answered and recorded like any other,
-bounded pipelining, a close that does not lose the answer, and it notices at once when a client leaves. It judges nothing.
+plane's application with the request target as it was sent, even if it only waits to be recorded. llhttp refuses what is
+not HTTP/1.1; this class adds a head deadline and cap, refusals that are answered and recorded like any other, bounded
+pipelining, a close that does not lose the answer, and it notices at once when a client leaves. It judges nothing.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Grant:
 class Permit:
     """The court let the call through.
 
-    ``model`` is the resolved model; ``None`` for dialects without one. ``stream``: whether an event stream is asked for.
+    ``model`` is the resolved model; ``None`` for dialects without one. ``stream``: an event stream is asked for.
     """
 
     changes: tuple[Change, ...] = ()

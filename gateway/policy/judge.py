@@ -91,11 +91,9 @@ def _look(draft: Draft, rules: Rules) -> None:
         if fields.get(name) is None:
             raise Malformed(Reason.PARAMETER_INVALID, "is missing", param=name)
     differing(draft, rules.tokens)
-    for name in inspection.dropped:
+    never = () if rules.never_sent.isdisjoint(fields) else [name for name in fields if name in rules.never_sent]
+    for name in (*inspection.dropped, *never):
         draft.drop(name)
-    if not rules.never_sent.isdisjoint(fields):
-        for name in [name for name in fields if name in rules.never_sent]:
-            draft.drop(name)
 
 
 def _look_at_names(fields: dict[str, Any], rules: Rules, inspection: Inspection) -> None:

@@ -2,51 +2,60 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from gateway.adapters.alarm import Alarm
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
 
-
-class Loop(asyncio.AbstractEventLoop):
-    """A clock that a test turns, with the timers that were set on it."""
+class Loop:
+    """A clock that a test turns, with the timers that were set on it: as much of an event loop as an alarm needs."""
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.timers: list[asyncio.TimerHandle] = []
+        self.timers: list[Timer] = []
         self.made = 0
 
     def time(self) -> float:
         return self.now
 
-    def get_debug(self) -> bool:
-        return False
-
-    def call_at(self, when: float, callback: Callable[..., object], *_args: object, **_: object) -> asyncio.TimerHandle:
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         self.made += 1
-        timer = asyncio.TimerHandle(when, callback, (), self)
-        self.timers.append(timer)
-        return timer
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        self.timers.remove(handle)
+        self.timers.append(Timer(self, when, callback))
+        return self.timers[-1]
 
     def turn(self, now: float) -> None:
         self.now = now
-        for timer in [timer for timer in self.timers if timer.when() <= now]:
+        for timer in [timer for timer in self.timers if timer.when <= now]:
             self.timers.remove(timer)
-            timer._run()
+            timer.ring()
+
+
+class Timer:
+    """One timer of the clock."""
+
+    def __init__(self, loop: Loop, when: float, ring: Callable[[], None]) -> None:
+        self._loop = loop
+        self.when = when
+        self.ring = ring
+
+    def cancel(self) -> None:
+        self._loop.timers.remove(self)
+
+
+def alarm_of(loop: Loop, call: Callable[[], None]) -> Alarm:
+    return Alarm(call, cast("asyncio.AbstractEventLoop", loop))
 
 
 def made() -> tuple[Loop, Alarm, list[float]]:
-    loop, rung = Loop(), []
-    alarm = Alarm(lambda: rung.append(loop.now), loop)
+    loop = Loop()
+    rung: list[float] = []
+    alarm = alarm_of(loop, lambda: rung.append(loop.now))
     return loop, alarm, rung
 
 
@@ -100,7 +109,7 @@ def test_it_may_be_set_again_by_what_it_calls() -> None:
         rung.append(loop.now)
         alarm.within(5)
 
-    alarm = Alarm(ring, loop)
+    alarm = alarm_of(loop, ring)
     alarm.within(5)
     loop.turn(105)
     loop.turn(110)
@@ -110,7 +119,7 @@ def test_it_may_be_set_again_by_what_it_calls() -> None:
 def test_what_has_ended_holds_nothing_any_more() -> None:
     class Owner:
         def __init__(self, loop: Loop) -> None:
-            self.alarm = Alarm(self.ring, loop)
+            self.alarm = alarm_of(loop, self.ring)
 
         def ring(self) -> None:
             raise AssertionError

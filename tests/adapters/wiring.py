@@ -69,7 +69,6 @@ async def serving(
     drain_s: int = 1,
 ) -> AsyncIterator[Served]:
     """Serve an application that is called with each request, in order."""
-
     listening = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
         cast("Any", app),
