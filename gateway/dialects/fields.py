@@ -68,8 +68,8 @@ class Table:
     """The fields of one dialect, parents before members.
 
     ``standard``: what ``standard`` stands for. ``required``: fields without which there is no request.
-    ``answer_tokens``: the synonyms for the longest answer, the newest first. ``answer_default``: how long it is where the
-    API says so for a caller who says nothing; ``None`` for as long as the model can.
+    ``answer_tokens``: the synonyms for the longest answer, the newest first. ``answer_default``: how long it is where
+    the API says so for a caller who says nothing; ``None`` for as long as the model can.
     """
 
     fields: Mapping[str, Field]

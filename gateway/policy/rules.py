@@ -27,8 +27,9 @@ class Rules:
 
     ``checks``: the accepted names and what their values must be. ``closed``: the members of accepted closed lists.
     ``force``: what is sent whatever the caller says. ``caps`` and ``token_caps``:
-    those of ordinary fields and of the longest answer; ``tokens`` are its names, ``answer_default`` its length where the
-    API has one of its own. ``thinking``: ``None`` where the dialect has no control of it; ``controls``: the names it has for them.
+    those of ordinary fields and of the longest answer; ``tokens`` are its names, ``answer_default`` its length where
+    the API has one of its own. ``thinking``: ``None`` where the dialect has no control of it; ``controls``: the names
+    that it has for them.
     """
 
     checks: Mapping[str, Check]

@@ -60,7 +60,7 @@ def test_what_only_a_hosted_service_uses_is_looked_at_and_never_sent(
 def test_some_values_are_the_same_for_everybody_and_some_fields_are_refused_to_everybody() -> None:
     rules = rules_for(ParameterRules(frozenset({"input"}), force={"seed": 1}), FACTS["openai-responses"], frozenset())
     assert rules.force == (("seed", 1), ("store", False))
-    rules.checks["store"](True, Inspection())  # noqa: FBT003  (a JSON value)
+    rules.checks["store"](True, Inspection())
     with pytest.raises(Malformed):
         rules.checks["previous_response_id"]("resp_1", Inspection(drop_unlisted=True))
 
