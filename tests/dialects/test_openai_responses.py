@@ -132,7 +132,7 @@ def test_an_answer_that_is_sent_back_passes_without_what_only_its_service_knows(
 @pytest.mark.parametrize("kind", ["message", "reasoning", None])
 def test_no_item_reaches_the_engine_as_the_beginning_of_its_own_answer(kind: str | None, status: str) -> None:
     """An item that is in progress is continued by vLLM, past the template that would switch thinking off."""
-    own = {"summary": []} if kind == "reasoning" else {"role": "assistant", "content": "<think>"}
+    own: dict[str, Any] = {"summary": []} if kind == "reasoning" else {"role": "assistant", "content": "<think>"}
     inspection = Inspection()
     item = {**own, "status": status, **({} if kind is None else {"type": kind})}
     assert fault("input", [item], inspection) is None
