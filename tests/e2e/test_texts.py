@@ -164,7 +164,7 @@ def test_a_kept_response_can_be_neither_read_nor_cancelled(site: TextsSite) -> N
     assert site.reached() == before
 
 
-def test_dropping_unlisted_fields_never_drops_what_would_need_a_kept_answer(site: TextsSite) -> None:
+def test_thinking_06_dropping_unlisted_fields_never_drops_what_would_need_a_kept_answer(site: TextsSite) -> None:
     answer = site.post(RESPONSES, {"model": "m", "input": "hi", "top_k": 5, "reasoning_effort": "none"}, texts=True)
     assert answer.status == 200
     assert {"top_k", "reasoning_effort"}.isdisjoint(site.sent())
@@ -192,8 +192,11 @@ def test_a_stream_that_breaks_ends_with_an_error_that_the_sdk_raises(site: Texts
     assert caught.value.code == "engine-error"
 
 
-def test_the_count_is_found_in_a_last_event_that_is_too_long_to_be_held(site: TextsSite) -> None:
-    record = site.record(site.script("long").value("x-request-id"))
+def test_clients_10_a_last_event_of_a_megabyte_passes_whole_and_its_count_is_found(site: TextsSite) -> None:
+    answer = site.script("long")
+    assert answer.body.endswith(b'"type":"response.completed"}\n\n')
+    assert len(answer.body) > 1_500_000
+    record = site.record(answer.value("x-request-id"))
     assert (record["usage"]["completion"], record["outcome"]) == (7, "ok")
 
 
@@ -207,7 +210,7 @@ def test_clients_06_nothing_is_added_to_a_stream_of_a_response(site: TextsSite) 
 # Completions
 
 
-def test_a_plain_completion_has_sixteen_tokens_and_no_switch(site: TextsSite) -> None:
+def test_thinking_10_a_plain_completion_has_sixteen_tokens_and_no_switch(site: TextsSite) -> None:
     with site.openai(texts=True) as client:
         answer = client.completions.create(model="m", prompt="hi")
     assert answer.choices[0].text.startswith(" The quick")
@@ -228,7 +231,7 @@ def test_a_streamed_completion_ends_with_its_count(site: TextsSite) -> None:
     assert chunks[-1].usage.completion_tokens == 3
 
 
-def test_several_prompts_have_several_answers_up_to_the_cap(site: TextsSite) -> None:
+def test_body_06_several_prompts_have_several_answers_up_to_the_cap(site: TextsSite) -> None:
     with site.openai(texts=True) as client:
         answer = client.completions.create(model="m", prompt=["a", "b"], n=3, max_tokens=1)
         assert site.sent()["n"] == 2

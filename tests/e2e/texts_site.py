@@ -36,8 +36,11 @@ PARTNER_KEY = "vgw_partner"
 _SECOND_KEY = "c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2"
 _ISSUER = "https://login.example.com/realms/partners"
 
-_CREATED = b'{"response":{"id":"resp_1","status":"in_progress","output":[],"usage":null},"sequence_number":0,"type":"response.created"}'
-_LONG = b"x" * 150_000
+_CREATED = (
+    b'{"response":{"id":"resp_1","status":"in_progress","output":[],"usage":null},"sequence_number":0,'
+    b'"type":"response.created"}'
+)
+_LONG = b"x" * 1_500_000
 _DELTA = (
     b'{"content_index":0,"delta":" hi","item_id":"msg_1","logprobs":[],"output_index":0,"sequence_number":2,'
     b'"type":"response.output_text.delta"}'

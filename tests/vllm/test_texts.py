@@ -41,7 +41,7 @@ class Choice(BaseModel):
 def prompt_tokens(sdk: OpenAI, **fields: Any) -> int:  # noqa: ANN401  (JSON values)
     usage = sdk.responses.create(**{**LONG, **fields}).usage
     assert usage
-    return usage.input_tokens
+    return int(usage.input_tokens)
 
 
 def test_a_plain_response_comes_whole(sdk: OpenAI) -> None:
