@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.dialects.call import Usage
 from gateway.dialects.checks import Inspection
 from gateway.dialects.openai_responses import RESPONSES, RESPONSES_CONTROLS, OpenAIResponses
 from gateway.reasons import Malformed, Reason
+from gateway.wire.event_stream import EventBuffer
 
 DIALECT = OpenAIResponses()
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -352,3 +356,40 @@ def test_a_broken_stream_ends_with_the_apis_own_event_that_the_sdk_raises_too() 
     assert {**flat, "sequence_number": 0}.items() <= value.items()
     assert (value["error"]["type"], value["error"]["code"]) == ("server_error", "engine-timeout")
     assert not DIALECT.ends(written)
+
+
+PIECES = st.sampled_from(
+    [
+        b"\n\n",
+        b"\r\n\r\n",
+        b"data: ",
+        b"event: response.completed\n",
+        b'{"type":"response.completed"}',
+        b'"usage":',
+        json.dumps(COUNT).encode(),
+        b"[" * 2000,
+        b"\xff",
+    ]
+)
+
+
+@given(st.lists(PIECES | st.binary(max_size=20), max_size=12).map(b"".join))
+def test_no_bytes_of_an_engine_are_too_odd_to_look_at(data: bytes) -> None:
+    found = DIALECT.usage(data)
+    assert found is None or all(
+        count is None or count >= 0 for count in (found.prompt, found.completion, found.reasoning)
+    )
+    assert DIALECT.ends(data) in {True, False}
+
+
+@given(st.lists(st.integers(1, 400), max_size=6))
+def test_however_a_stream_is_cut_its_count_is_found(cuts: list[int]) -> None:
+    stream = (
+        event("response.created", response={"usage": None}) + event("response.output_text.delta", delta="x") + ENDED
+    )
+    buffer = EventBuffer()
+    pieces = [stream[start:end] for start, end in pairwise([0, *sorted(cuts), len(stream)]) if start < end]
+    whole = [passed for piece in pieces if (passed := buffer.feed(piece))]
+    assert b"".join(whole) == stream
+    assert [DIALECT.usage(passed) for passed in whole][-1] == USAGE
+    assert [DIALECT.ends(passed) for passed in whole] == [False] * (len(whole) - 1) + [True]
