@@ -188,6 +188,9 @@ def test_no_item_reaches_the_engine_as_the_beginning_of_its_own_answer(kind: str
         (message({"type": "input_image", "image_url": PNG, "uuid": "u"}), "[0].content[0].uuid"),
         ([{"type": "reasoning", "summary": [{"text": 1}]}], "[0].summary[0].text"),
         ([{"type": "reasoning"}], "[0].summary"),
+        ([{"role": "user", "content": "hi", "name": "x"}], "[0].name"),
+        ([{"type": "function_call_output", "call_id": "c", "output": "x", "arguments": "{}"}], "[0].arguments"),
+        ([{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "output": "x"}], "[0].output"),
     ],
 )
 def test_any_other_item_is_refused_where_it_differs(value: object, param: str | None) -> None:

@@ -621,6 +621,9 @@ ITEMS = st.sampled_from(
         {"type": "reasoning", "id": "r", "summary": []},
         {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "namespace": None},
         {"type": "function_call_output", "call_id": "c", "output": "x", "x": 1},
+        {"type": "function_call_output", "call_id": "c", "output": "x", "name": "f", "id": None},
+        {"role": "user", "content": "hi", "name": "x"},
+        {"type": "reasoning", "summary": [], "arguments": "x"},
         {"type": "item_reference", "id": "m"},
     ]
 )
