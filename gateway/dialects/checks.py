@@ -3,9 +3,9 @@
 Enters: a description in the words of JSON Schema (``type``, ``enum``, ``minimum``, ``maximum``, ``items``,
 ``properties``, ``required``, ``anyOf``, ``minLength: 1``, ``minItems: 1``, ``maxItems``) and some of our own:
 ``values`` (of an object with free names), ``select`` and ``of`` (the closed list of an object's kinds), ``default``
-(the kind of one that does not say), ``never`` (names of other kinds, never merely dropped), ``treatment: drop``, ``prompt``
-(the text reaches a template), ``schema`` (the engine makes a grammar of it) and ``media``. Leaves: closures that raise
-``Malformed`` with the place of the fault. Nothing is coerced; objects are closed unless they have neither
+(the kind of one that does not say), ``never`` (names of other kinds, never merely dropped), ``treatment: drop``,
+``prompt`` (the text reaches a template), ``schema`` (the engine makes a grammar of it) and ``media``. Leaves: closures
+that raise ``Malformed`` with the place of the fault. Nothing is coerced; objects are closed unless they have neither
 ``properties`` nor ``of``; a ``null`` member is as good as none.
 """
 
