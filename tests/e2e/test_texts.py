@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import openai
 import pytest
+from openai import pydantic_function_tool
 from pydantic import BaseModel
 
 from tests.e2e.texts_site import COMPLETIONS, RESPONSES, STYLES, TextsSite, framed, running_texts
@@ -14,8 +15,10 @@ from tests.e2e.texts_site import COMPLETIONS, RESPONSES, STYLES, TextsSite, fram
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from openai.types.chat import ChatCompletionMessageParam
     from openai.types.responses import FunctionToolParam, ResponseInputParam
 
+HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
 OFF = {"enable_thinking": False}
 WEATHER: FunctionToolParam = {
     "type": "function",
@@ -205,6 +208,46 @@ def test_clients_06_nothing_is_added_to_a_stream_of_a_response(site: TextsSite) 
         for _ in client.responses.create(model="local", input="hi", stream=True):
             pass
     assert set(site.sent()) == {"model", "input", "stream", "store", "max_output_tokens", "chat_template_kwargs"}
+
+
+def test_routing_01_an_answer_names_the_model_as_the_engine_does(site: TextsSite) -> None:
+    with site.openai() as client:
+        assert client.responses.create(model="reasoner", input="hi").model == "deepseek"
+        events = list(client.responses.create(model="reasoner", input="hi", stream=True))
+    assert events[-1].type == "response.completed"
+    assert events[-1].response.model == "deepseek"
+    assert site.sent()["chat_template_kwargs"] == {"thinking": False}
+
+
+# Chat and embeddings on the shipped policy
+
+
+def test_a_structured_chat_is_parsed(site: TextsSite) -> None:
+    with site.openai() as client:
+        answer = client.chat.completions.parse(model="local", messages=HI, response_format=Person)
+    assert answer.choices[0].message.parsed == Person(name="a", age=0)
+    assert site.sent()["response_format"]["json_schema"]["name"] == "Person"
+
+
+def test_the_stream_helper_of_chat_gives_the_final_answer(site: TextsSite) -> None:
+    with (
+        site.openai() as client,
+        client.chat.completions.stream(
+            model="local", messages=HI, tools=[pydantic_function_tool(Person)], stream_options={"include_usage": True}
+        ) as stream,
+    ):
+        for _ in stream:
+            pass
+        final = stream.get_final_completion()
+    assert (final.choices[0].message.content or "").startswith(" The quick")
+    assert final.usage is not None
+    assert site.sent()["tools"][0]["function"]["name"] == "Person"
+
+
+def test_a_client_without_the_endpoint_is_told_so(site: TextsSite) -> None:
+    with site.openai() as client, pytest.raises(openai.PermissionDeniedError) as caught:
+        client.embeddings.create(model="embed", input="hi")
+    assert caught.value.code == "endpoint-not-granted"
 
 
 # Completions

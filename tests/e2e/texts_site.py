@@ -142,7 +142,7 @@ def running_texts(folder: Path) -> Iterator[TextsSite]:
     with contextlib.ExitStack() as stack:
         begin = stack.enter_context
         portal = begin(start_blocking_portal())
-        state = EngineState(("local", "deepseek", "bge-m3"))
+        state = EngineState(("local", "deepseek", "bge-m3"), max_model_len=32768)
         engine = begin(portal.wrap_async_context_manager(EngineSimulator(state, api_key=ENGINE_KEY)))
         raw = begin(portal.wrap_async_context_manager(RawEngine(SCRIPTS)))
         issuer = begin(Issuer())
