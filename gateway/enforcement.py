@@ -159,7 +159,7 @@ class Enforcement(Generic[InboundT]):
             return Deny(Reason.NO_SUCH_ENDPOINT, record=f"dialect {endpoint.dialect} is not served by this version")
         credential = self._gatehouse.read(headers, inbound.peer)
         record.credential = credential.kind.value
-        asked = dpop.Asked(inbound.method, headers.host, target.path.decode("ascii"))
+        asked = dpop.Asked(inbound.method, headers.host, target.path.decode("ascii"), inbound.certificate)
         return _Reading(endpoint, headers, credential, asked)
 
     async def _describe(self, inbound: InboundT, record: AuditRecord, headers: RequestHeaders) -> None:
