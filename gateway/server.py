@@ -144,10 +144,11 @@ class Listener(uvicorn.Server):
 
     def protocol(self) -> asyncio.Protocol:
         """Make the protocol of one connection, as uvicorn does."""
-        made = self.config.http_protocol_class(
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        return self.config.http_protocol_class(
+            config=self.config,  # type: ignore[call-arg]  # any class that uvicorn takes has these three
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
         )
-        return cast("asyncio.Protocol", made)
 
     async def close(self) -> None:
         """Stop accepting, let what is under way finish within the drain deadline, and end the rest cleanly."""

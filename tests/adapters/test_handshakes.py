@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
 
+from gateway.adapters.downstream import Downstream
 from gateway.adapters.edge import EdgeLimits
 from gateway.adapters.server_certificate import ServerCertificate, TlsFiles
 from gateway.reasons import Malformed
-from tests.adapters.wiring import Client, Cut, get, post, serving
+from tests.adapters.wiring import Cut, get, post, serving
 from tests.simulators.certificates import Authority
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, MutableMapping
     from pathlib import Path
 
-    from gateway.adapters.downstream import Downstream
+    from tests.adapters.wiring import Client
     from tests.simulators.certificates import Pair
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -35,14 +37,18 @@ class Failures:
 
     def __init__(self) -> None:
         self.count = 0
+        self._one_more = asyncio.Event()
 
     def __call__(self) -> None:
         self.count += 1
+        self._one_more.set()
 
     async def reach(self, count: int) -> None:
+        """Wait until there are so many."""
         async with asyncio.timeout(5):
             while self.count < count:
-                await asyncio.sleep(0.005)
+                self._one_more.clear()
+                await self._one_more.wait()
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +72,7 @@ def mutual(server: Pair, authority: Authority) -> ServerCertificate:
 
 
 @pytest.fixture
-def logged() -> Iterator[list[dict[str, object]]]:
+def logged() -> Iterator[list[MutableMapping[str, Any]]]:
     with structlog.testing.capture_logs() as lines:
         yield lines
 
@@ -142,7 +148,7 @@ async def test_a_client_cannot_begin_the_handshake_anew(certificate: ServerCerti
     "sent", [b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b"\x00" * 20_000, b"SSH-2.0-x\r\n"]
 )
 async def test_what_is_no_tls_costs_a_connection_and_one_quiet_line(
-    certificate: ServerCertificate, authority: Authority, sent: bytes, logged: list[dict[str, object]]
+    certificate: ServerCertificate, authority: Authority, sent: bytes, logged: list[MutableMapping[str, Any]]
 ) -> None:
     failures = Failures()
     async with serving(tell, tls=certificate, failed=failures) as served:
@@ -150,10 +156,8 @@ async def test_what_is_no_tls_costs_a_connection_and_one_quiet_line(
             async with served.client() as client:
                 client.send(sent)
                 rest = b""
-                try:
+                with contextlib.suppress(Cut):
                     rest = await client.rest()
-                except Cut:
-                    pass
                 assert b"HTTP/1.1" not in rest
             await failures.reach(count)
         assert (await served.ask(get(), tls=client_side(authority))).status == 200
@@ -193,9 +197,8 @@ async def test_behind_the_handshake_the_head_has_its_deadline(
 async def test_a_connection_counts_from_its_first_byte(certificate: ServerCertificate, authority: Authority) -> None:
     failures = Failures()
     async with serving(tell, EdgeLimits(connections=2), tls=certificate, failed=failures) as served:
-        async with served.client(), served.client(tls=client_side(authority)):
-            async with served.client() as third:
-                assert await third.ended()
+        async with served.client(), served.client(tls=client_side(authority)), served.client() as third:
+            assert await third.ended()
         await failures.reach(1)
         assert failures.count == 1, "the third was never begun"
         assert (await served.ask(get(), tls=client_side(authority))).status == 200
@@ -218,18 +221,17 @@ async def test_a_certificate_that_was_renewed_is_shown_from_the_next_handshake_o
     pair = new.server("first")
     shown = authority.server("shown")
     certificate = ServerCertificate(TlsFiles("GATEWAY_TLS__PUBLIC", shown.cert, shown.key))
-    async with serving(tell, tls=certificate) as served:
-        async with served.client(tls=client_side(authority)) as client:
-            client.send(get())
-            assert (await client.answer()).status == 200
-            shown.cert.write_bytes(pair.cert.read_bytes())
-            shown.key.write_bytes(pair.key.read_bytes())
-            certificate.refresh()
-            client.send(get())
-            assert (await client.answer()).status == 200, "the connection goes on"
-            assert (await served.ask(get(), tls=client_side(new))).status == 200
-            with pytest.raises(ssl.SSLCertVerificationError):
-                await served.ask(get(), tls=client_side(authority))
+    async with serving(tell, tls=certificate) as served, served.client(tls=client_side(authority)) as client:
+        client.send(get())
+        assert (await client.answer()).status == 200
+        shown.cert.write_bytes(pair.cert.read_bytes())
+        shown.key.write_bytes(pair.key.read_bytes())
+        certificate.refresh()
+        client.send(get())
+        assert (await client.answer()).status == 200, "the connection goes on"
+        assert (await served.ask(get(), tls=client_side(new))).status == 200
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await served.ask(get(), tls=client_side(authority))
 
 
 # Client certificates
@@ -253,13 +255,8 @@ async def test_a_client_is_known_by_the_thumbprint_of_its_certificate(
 async def test_without_a_good_certificate_nothing_is_answered(
     mutual: ServerCertificate, authority: Authority, tmp_path: Path, version: ssl.TLSVersion, fault: str
 ) -> None:
-    shown = {
-        "none": lambda: None,
-        "expired": lambda: authority.client("expired", lasts=timedelta(minutes=-1)),
-        "stranger": lambda: Authority(tmp_path, "strangers").client("stranger"),
-        "server": lambda: authority.server("another"),
-    }[fault]()
-    failures, asked = Failures(), []
+    shown = _shown(fault, authority, tmp_path)
+    failures, asked = Failures(), list[Downstream]()
 
     async def note(request: Downstream) -> None:
         asked.append(request)
@@ -280,16 +277,32 @@ async def test_without_a_good_certificate_nothing_is_answered(
     assert not asked
 
 
+def _shown(fault: str, authority: Authority, folder: Path) -> Pair | None:
+    match fault:
+        case "expired":
+            return authority.client("expired", lasts=timedelta(minutes=-1))
+        case "stranger":
+            return Authority(folder, "strangers").client("stranger")
+        case "server":
+            return authority.server("another")
+        case _:
+            return None
+
+
 def _alert(port: int, tls: ssl.SSLContext) -> str:
     """Ask, and give the name of the alert that comes instead of an answer."""
+    with pytest.raises(ssl.SSLError) as caught:
+        _ask(port, tls)
+    return caught.value.reason
+
+
+def _ask(port: int, tls: ssl.SSLContext) -> None:
     with (
-        pytest.raises(ssl.SSLError) as caught,
         socket.create_connection(("127.0.0.1", port), timeout=5) as made,
         tls.wrap_socket(made, server_hostname="localhost") as secure,
     ):
         secure.sendall(get())
         secure.recv(1)
-    return caught.value.reason
 
 
 # The end of a connection
@@ -374,10 +387,8 @@ async def test_a_client_that_leaves_is_noticed_within_100_ms(
 
 
 def _unwrap(secure: ssl.SSLSocket) -> None:
-    try:
+    with contextlib.suppress(OSError):  # the server may be gone before it says so
         secure.unwrap()
-    except (ssl.SSLError, OSError):  # it may be gone before it says so
-        pass
 
 
 @pytest.mark.parametrize("line, last", [("1.1", b""), ("1.1", b"data: sorry\n\n"), ("1.0", b"")])
@@ -394,10 +405,17 @@ async def test_a_stream_that_was_cut_never_looks_like_one_that_ended(
         if line == "1.0":
             with pytest.raises(Cut):
                 await client.rest()
-        else:
-            with pytest.raises(Cut):
-                while True:
-                    assert await client.chunk() in {b"data: a\n\n", last}
+            return
+        if last:
+            assert [await client.chunk(), await client.chunk()] == [b"data: a\n\n", last]
+        with pytest.raises(Cut):
+            await _last_chunk(client)
+
+
+async def _last_chunk(client: Client) -> None:
+    """Read until a body ends as it should."""
+    while await client.chunk():
+        pass
 
 
 async def test_an_answer_that_only_the_end_ends_is_ended_in_an_orderly_way(
@@ -429,7 +447,7 @@ def _all(secure: ssl.SSLSocket) -> bytes:
 async def test_a_slow_reader_pauses_the_answer_within_a_bound(
     certificate: ServerCertificate, authority: Authority
 ) -> None:
-    paused: list[bool] = []
+    paused = asyncio.Event()
     written: list[int] = []
 
     class Source:
@@ -442,13 +460,11 @@ async def test_a_slow_reader_pauses_the_answer_within_a_bound(
     async def pour(request: Downstream) -> None:
         request.exchange = Source()
         request.start(200, [], None, b"x")
-        for _ in range(2000):
-            if request.paused:
-                break
+        while not request.paused:
             request.write(b"x" * 16_384)
             written.append(16_384)
             await asyncio.sleep(0)
-        paused.append(request.paused)
+        paused.set()
         request.cut_off()
 
     async with (
@@ -457,7 +473,5 @@ async def test_a_slow_reader_pauses_the_answer_within_a_bound(
     ):
         client.send(get())
         async with asyncio.timeout(10):
-            while not paused:
-                await asyncio.sleep(0.01)
-    assert paused == [True]
+            await paused.wait()
     assert sum(written) < 4 * MIB

@@ -124,9 +124,10 @@ async def serving(
 
 def _protocols(config: uvicorn.Config, server: uvicorn.Server) -> Callable[[], asyncio.Protocol]:
     """Make protocols as uvicorn does."""
-    return lambda: cast(
-        "asyncio.Protocol",
-        config.http_protocol_class(config=config, server_state=server.server_state, app_state={}),  # type: ignore[call-arg]  # either of uvicorn's
+    return lambda: config.http_protocol_class(
+        config=config,  # type: ignore[call-arg]  # any class that uvicorn takes has these three
+        server_state=server.server_state,
+        app_state={},
     )
 
 
