@@ -183,9 +183,10 @@ def wait(condition: Callable[[], object], what: str, within: float = 5.0) -> Non
 @contextlib.contextmanager
 def running(
     folder: Path,
+    edited: Callable[[str], str] = str,
+    /,
     *,
     program: Sequence[str] = ("-m", "gateway"),
-    edited: Callable[[str], str] = str,
     **settings: str,
 ) -> Iterator[Site]:
     """Run everything within this block.
