@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from gateway.adapters.server_certificate import UNSENT
+from gateway.adapters.server_certificate import LINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sized
@@ -80,32 +80,24 @@ class Handshakes:
     async def _shake_hands(self, accepted: socket.socket) -> None:
         """Lead one connection through its handshake; what goes wrong ends this connection and nothing else."""
         loop = asyncio.get_running_loop()
-        unsent: list[bytes] = []
-        UNSENT.set(unsent)
-        with accepted.dup() as line:
-            try:
-                line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                await loop.connect_accepted_socket(
-                    self._protocol,
-                    accepted,
-                    ssl=self._certificate.current,
-                    ssl_handshake_timeout=self._limits.handshake_s,
-                    ssl_shutdown_timeout=self._limits.close_s,
-                )
-            except OSError as error:
-                _send_alert(line, unsent)
-                self._failed()
-                _log.info("TLS handshake failed", why=_why(error), sampled=True)
-            except Exception as error:  # noqa: BLE001  (a bug of ours must not end the other connections)
-                _log.error("TLS handshake failed: bug", exc_info=error, sampled=True)
-            finally:
-                self._under_way -= 1
-
-
-def _send_alert(line: socket.socket, unsent: list[bytes]) -> None:
-    """Say why, as far as TLS has a word for it (RFC 8446 §6.2): event loops close before it is out."""
-    with contextlib.suppress(OSError):
-        line.send(b"".join(unsent))
+        LINE.set(accepted)
+        try:
+            with contextlib.suppress(OSError):  # it may be gone; the handshake will say so
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.connect_accepted_socket(
+                self._protocol,
+                accepted,
+                ssl=self._certificate.current,
+                ssl_handshake_timeout=self._limits.handshake_s,
+                ssl_shutdown_timeout=self._limits.close_s,
+            )
+        except OSError as error:
+            self._failed()
+            _log.info("TLS handshake failed", why=_why(error), sampled=True)
+        except Exception as error:  # noqa: BLE001  (a bug of ours must not end the other connections)
+            _log.error("TLS handshake failed: bug", exc_info=error, sampled=True)
+        finally:
+            self._under_way -= 1
 
 
 def _why(error: OSError) -> str:

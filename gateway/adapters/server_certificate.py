@@ -7,6 +7,7 @@ renewal that went wrong. Handshakes are not its business.
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,14 +20,15 @@ from gateway.adapters.listening import Unusable
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from socket import socket
 
 MOST_BYTES = 1024 * 1024
 
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """For TLS 1.2: forward secrecy and authenticated encryption alone (RFC 9325 §4.2); TLS 1.3 has no others."""
 
-UNSENT: ContextVar[list[bytes]] = ContextVar("UNSENT")
-"""For the handshake of this task: what is still to be sent when it has failed, which is the alert."""
+LINE: ContextVar[socket | None] = ContextVar("LINE", default=None)
+"""The connection whose handshake this task makes."""
 
 _READABLE_BY_ALL, _WRITABLE_BY_OTHERS = 0o004, 0o022
 
@@ -86,7 +88,10 @@ class ServerCertificate:
 
 
 class _Handshake(ssl.SSLObject):
-    """Leaves in ``UNSENT`` what OpenSSL writes when a handshake fails, before the event loop throws it away."""
+    """Says why a handshake failed, as far as TLS has a word for it (RFC 8446 §6.2).
+
+    OpenSSL writes the alert, and event loops close the connection before they have sent it.
+    """
 
     outgoing: ssl.MemoryBIO
 
@@ -97,7 +102,10 @@ class _Handshake(ssl.SSLObject):
         except ssl.SSLWantReadError:
             raise
         except ssl.SSLError:
-            UNSENT.get([]).append(self.outgoing.read())
+            line = LINE.get()
+            if line is not None:
+                with contextlib.suppress(OSError):
+                    line.send(self.outgoing.read())
             raise
 
 
@@ -122,7 +130,8 @@ def server_side(files: TlsFiles) -> ssl.SSLContext:
     """Make what handshakes are made with. Raises ``Unusable``.
 
     TLS 1.2 and 1.3, no renegotiation (RFC 9325 §3.5), HTTP/1.1 alone (RFC 7301). Where clients must show certificates
-    no session is taken up again, so that each connection shows one that is good at that time.
+    no session is taken up again, so that each connection shows one that is good at that time. It is not made by
+    ``create_default_context``, which would write keys to wherever ``SSLKEYLOGFILE`` says.
     """
     _warn_of_others(files)
     tls = _ServerSide(ssl.PROTOCOL_TLS_SERVER)
