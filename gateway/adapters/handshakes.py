@@ -95,6 +95,7 @@ class Handshakes:
             self._failed()
             _log.info("TLS handshake failed", why=_why(error), sampled=True)
         except Exception as error:  # noqa: BLE001  (a bug of ours must not end the other connections)
+            accepted.close()
             _log.error("TLS handshake failed: bug", exc_info=error, sampled=True)
         finally:
             self._under_way -= 1

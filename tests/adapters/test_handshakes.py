@@ -15,6 +15,7 @@ import structlog
 
 from gateway.adapters.downstream import Downstream
 from gateway.adapters.edge import EdgeLimits
+from gateway.adapters.handshakes import HandshakeLimits, Handshakes
 from gateway.adapters.server_certificate import ServerCertificate, TlsFiles
 from gateway.reasons import Malformed
 from tests.adapters.wiring import Cut, get, post, serving
@@ -212,6 +213,48 @@ async def test_who_leaves_in_the_handshake_leaves_nothing(certificate: ServerCer
                 client.send(b"\x16\x03\x01")
             await failures.reach(count)
         assert (await served.ask(get(), tls=client_side(authority))).status == 200
+
+
+async def test_a_socket_that_gives_no_connection_is_told_of_and_tried_again(
+    certificate: ServerCertificate, logged: list[MutableMapping[str, Any]]
+) -> None:
+    door = Handshakes(certificate, asyncio.Protocol, HandshakeLimits(1, 1, 1), (), Failures())
+    with socket.socket() as deaf:
+        deaf.setblocking(False)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await door.accept(deaf)
+    assert [(line["event"], line["why"]) for line in logged] == [("no connection can be accepted", "Invalid argument")]
+
+
+async def test_a_bug_ends_its_own_connection_alone(
+    certificate: ServerCertificate, authority: Authority, logged: list[MutableMapping[str, Any]]
+) -> None:
+    made: list[asyncio.Protocol] = []
+
+    def protocol() -> asyncio.Protocol:
+        if not made:
+            made.append(asyncio.Protocol())
+            raise ZeroDivisionError
+        return asyncio.Protocol()
+
+    door = Handshakes(certificate, protocol, HandshakeLimits(5, 1, 9), (), Failures())
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        async with asyncio.TaskGroup() as group:
+            accepting = group.create_task(door.accept(listening))
+            port = listening.getsockname()[1]
+            with pytest.raises(ConnectionError):
+                await asyncio.open_connection(
+                    "127.0.0.1", port, ssl=client_side(authority), server_hostname="localhost"
+                )
+            _, writer = await asyncio.open_connection(
+                "127.0.0.1", port, ssl=client_side(authority), server_hostname="localhost"
+            )
+            writer.transport.abort()
+            accepting.cancel()
+    (line,) = logged
+    assert (line["event"], type(line["exc_info"])) == ("TLS handshake failed: bug", ZeroDivisionError)
 
 
 async def test_a_certificate_that_was_renewed_is_shown_from_the_next_handshake_on(

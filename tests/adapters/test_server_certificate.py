@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import ssl
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pytest
 import structlog
 
 from gateway.adapters.listening import Unusable
-from gateway.adapters.server_certificate import MOST_BYTES, ServerCertificate, TlsFiles
+from gateway.adapters.server_certificate import LINE, MOST_BYTES, ServerCertificate, TlsFiles
 from tests.simulators.certificates import Authority
 
 if TYPE_CHECKING:
@@ -93,6 +94,24 @@ def handshake(tls: ssl.SSLContext, served: ssl.SSLContext, session: ssl.SSLSessi
     with contextlib.suppress(ssl.SSLWantReadError):
         client.read()  # where 1.3 would have its tickets
     return client
+
+
+def test_a_client_is_told_by_an_alert_why_its_handshake_failed(pair: Pair, authority: Authority) -> None:
+    served = ServerCertificate(files(pair, authority.ca)).current
+    tls = ssl.create_default_context(cafile=authority.ca)
+    tls.maximum_version = ssl.TLSVersion.TLSv1_2
+    here, there = socket.socketpair()
+    token = LINE.set(there)
+    try:
+        with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
+            handshake(tls, served)
+    finally:
+        LINE.reset(token)
+    assert here.recv(100)[:1] == b"\x15", "a record of the kind alert"
+    here.close()
+    there.close()
+    with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
+        handshake(tls, served)
 
 
 def test_a_file_that_is_not_there_is_named_with_its_setting(pair: Pair, tmp_path: Path) -> None:
