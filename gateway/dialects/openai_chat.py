@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.dialects.fields import load
 from gateway.dialects.openai_body import OpenAIBody
+from gateway.dialects.thinking_controls import ThinkingControls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CHAT = load("openai_chat")
+CHAT_CONTROLS = ThinkingControls(templated=True, effort="reasoning_effort", budget="thinking_token_budget")
 
 
 class OpenAIChat(OpenAIBody):
