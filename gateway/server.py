@@ -241,7 +241,19 @@ class _Process:
         _settle_memory()
         try:
             async with asyncio.TaskGroup() as group:
-                ticking = [group.create_task(listener.main_loop()) for listener in (*self._planes, *self._ops)]
+                operating = [group.create_task(listener.main_loop()) for listener in self._ops]
+                await self._serve()
+                for task in operating:
+                    task.cancel()
+        finally:
+            await asyncio.gather(*(listener.close() for listener in self._ops))
+        _log.info("stopped")
+
+    async def _serve(self) -> None:
+        """Serve the planes until told to stop; then drain, while operators may still ask."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                ticking = [group.create_task(listener.main_loop()) for listener in self._planes]
                 watching = group.create_task(self._watch())
                 await self._stop.wait()
                 for task in (*ticking, watching):
@@ -250,8 +262,6 @@ class _Process:
             self.draining = True
         finally:
             await asyncio.gather(*(listener.close() for listener in self._planes))
-            await asyncio.gather(*(listener.close() for listener in self._ops))
-        _log.info("stopped")
 
     async def _ready(self) -> Readiness:
         return await self._gateway.readiness(draining=self.draining)

@@ -419,6 +419,7 @@ async def test_planes_and_operators_are_served_over_tls_and_drained_as_ever(tmp_
             gateway.tell(signal.SIGTERM)
             await gateway.said("draining")
             assert await undecided.ended(), "a handshake that is not done is no request under way"
+            assert (await gateway.ask(ready, "OPS", tls=tls))[0] == 503
             go.set()
             assert [await client.chunk(), await client.chunk(), await client.chunk()] == [EVENT, EVENT, b""]
         assert await gateway.ended() == 0
