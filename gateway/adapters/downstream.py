@@ -89,6 +89,11 @@ class Downstream:
         self._waiter: asyncio.Future[None] | None = None
 
     @property
+    def certificate(self) -> str | None:
+        """The thumbprint of the certificate that the client showed on this connection."""
+        return self.edge.certificate
+
+    @property
     def paused(self) -> bool:
         """Whether the client reads too slowly for more to be written now."""
         return self.flow.write_paused

@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.adapters.alarm import Alarm
 from gateway.adapters.downstream import Downstream
+from gateway.identity.confirmation import certificate_thumbprint
 from gateway.reasons import Malformed, Reason
 from gateway.wire.headers import MOST_FIELDS
 from gateway.wire.target import LONGEST_TARGET
@@ -42,6 +43,9 @@ REQUESTS_AT_MOST = 10_000
 LINGER_BYTES = 64 * 1024 * 1024
 """Bytes of an unread body that are drained, so that a reset does not overtake the answer."""
 
+TLS_BUFFER = 64 * 1024
+"""Bytes of an answer that wait to be encrypted before its source is paused, as in the clear; asyncio has 512 KiB."""
+
 
 @dataclass(frozen=True, slots=True)
 class EdgeLimits:
@@ -56,6 +60,8 @@ class EdgeLimits:
 class EdgeProtocol(HttpToolsProtocol):
     """HTTP/1.1 towards clients."""
 
+    certificate: str | None = None
+    """The thumbprint of the client's certificate, where the listener asks for one (RFC 8705 §3.1)."""
     cycle: Downstream | None  # type: ignore[assignment]  # narrower than uvicorn's
 
     def __init__(
@@ -89,6 +95,11 @@ class EdgeProtocol(HttpToolsProtocol):
         if len(self.connections) > self.limits.connections:
             transport.abort()
             return
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None:
+            transport.set_write_buffer_limits(TLS_BUFFER)
+            shown = tls.getpeercert(binary_form=True)
+            self.certificate = certificate_thumbprint(shown) if shown else None
         self._deadline.within(self.limits.head_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
