@@ -9,12 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gateway.dialects import openai_audio, score, tokenizer
 from gateway.dialects.checks import Inspection, inside
 from gateway.dialects.fields import Treatment
+from gateway.dialects.openai_audio import TRANSCRIPTIONS, TRANSLATIONS, OpenAITranscriptions, OpenAITranslations
 from gateway.dialects.openai_chat import CHAT, CHAT_CONTROLS, OpenAIChat, unmet
 from gateway.dialects.openai_embeddings import EMBEDDINGS, OpenAIEmbeddings
 from gateway.dialects.openai_models import OpenAIModels
+from gateway.dialects.rerank import RERANK, Rerank
+from gateway.dialects.score import SCORE, Score
 from gateway.dialects.thinking_controls import NO_CONTROLS, ThinkingControls
+from gateway.dialects.tokenizer import DETOKENIZE, TOKENIZE, Tokenizer
 from gateway.reasons import Malformed
 
 if TYPE_CHECKING:
@@ -108,6 +113,7 @@ def _served(
     table: Table,
     *,
     generates: bool,
+    counts_tokens: bool = True,
     unmet: Callable[[Mapping[str, Any]], list[tuple[str, str]]] = _met,
     controls: ThinkingControls = NO_CONTROLS,
 ) -> Facts:
@@ -116,7 +122,7 @@ def _served(
         has_body=True,
         uses_model=True,
         generates=generates,
-        counts_tokens=True,
+        counts_tokens=counts_tokens,
         served=True,
         standard=table.standard,
         fields=table.fields,
@@ -146,12 +152,12 @@ FACTS: Mapping[str, Facts] = {
         _served("openai-embeddings", EMBEDDINGS, generates=False),
         _bodyless("openai-models", served=True),
         _bodyless("openai-model", served=True),
-        _unserved("rerank", generates=False, counts_tokens=True),
-        _unserved("score", generates=False, counts_tokens=True),
-        _unserved("openai-transcriptions", generates=True, counts_tokens=False),
-        _unserved("openai-translations", generates=True, counts_tokens=False),
-        _unserved("tokenize", generates=True, counts_tokens=False),
-        _unserved("detokenize", generates=True, counts_tokens=False),
+        _served("rerank", RERANK, generates=False),
+        _served("score", SCORE, generates=False, unmet=score.unmet),
+        _served("openai-transcriptions", TRANSCRIPTIONS, generates=True, counts_tokens=False, unmet=openai_audio.unmet),
+        _served("openai-translations", TRANSLATIONS, generates=True, counts_tokens=False, unmet=openai_audio.unmet),
+        _served("tokenize", TOKENIZE, generates=True, counts_tokens=False, unmet=tokenizer.unmet),
+        _served("detokenize", DETOKENIZE, generates=True, counts_tokens=False),
         _bodyless("engine-sleep"),
         _bodyless("engine-wake"),
         _bodyless("engine-status"),
@@ -161,5 +167,16 @@ FACTS: Mapping[str, Facts] = {
 
 DIALECTS: Mapping[str, Dialect] = {
     dialect.name: dialect
-    for dialect in (OpenAIChat(), OpenAIEmbeddings(), OpenAIModels("openai-models"), OpenAIModels("openai-model"))
+    for dialect in (
+        OpenAIChat(),
+        OpenAIEmbeddings(),
+        OpenAIModels("openai-models"),
+        OpenAIModels("openai-model"),
+        Rerank(),
+        Score(),
+        OpenAITranscriptions(),
+        OpenAITranslations(),
+        Tokenizer("tokenize"),
+        Tokenizer("detokenize"),
+    )
 }
