@@ -181,8 +181,17 @@ def wait(condition: Callable[[], object], what: str, within: float = 5.0) -> Non
 
 
 @contextlib.contextmanager
-def running(folder: Path, *, program: Sequence[str] = ("-m", "gateway"), **settings: str) -> Iterator[Site]:
-    """Run everything within this block; ``settings`` are added to the gateway's, without their prefix."""
+def running(
+    folder: Path,
+    *,
+    program: Sequence[str] = ("-m", "gateway"),
+    policies: Sequence[str] = ("policy.yaml", "lenient.yaml"),
+    **settings: str,
+) -> Iterator[Site]:
+    """Run everything within this block; ``settings`` are added to the gateway's, without their prefix.
+
+    ``policies``: files of this folder, for the listeners ``public`` and ``inside``.
+    """
     with contextlib.ExitStack() as stack:
         begin = stack.enter_context
         portal = begin(start_blocking_portal())
@@ -191,12 +200,12 @@ def running(folder: Path, *, program: Sequence[str] = ("-m", "gateway"), **setti
         raw = begin(portal.wrap_async_context_manager(RawEngine()))
         issuer = begin(Issuer())
         public, inside, ops, down = (free_port() for _ in range(4))
-        policies = folder / "policies"
-        policies.mkdir()
-        for name in ("policy.yaml", "lenient.yaml"):
-            (policies / name).write_text(policy_text(name, issuer.url), encoding="utf-8")
+        folder_of_policies = folder / "policies"
+        folder_of_policies.mkdir()
+        for name in policies:
+            (folder_of_policies / name).write_text(policy_text(name, issuer.url), encoding="utf-8")
         environment = {
-            "GATEWAY_POLICIES": str(policies),
+            "GATEWAY_POLICIES": str(folder_of_policies),
             "GATEWAY_LISTENERS__PUBLIC": f"{HOST}:{public}",
             "GATEWAY_LISTENERS__INSIDE": f"{HOST}:{inside}",
             "GATEWAY_LISTENERS__OPS": f"{HOST}:{ops}",
