@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
     from gateway.audit import AuditRecord
     from gateway.dialects.call import Dialect, Usage
@@ -45,7 +45,7 @@ class Inbound(Protocol):
         Raises ``Malformed`` (too large, too slow, broken) and ``ConnectionError`` when the caller left.
         """
 
-    def pieces(self, at_most: int) -> AsyncIterator[bytes]:
+    def pieces(self, at_most: int) -> AsyncGenerator[bytes, None]:
         """Read the body in pieces, of which nothing is kept. Raises as ``read_body`` does."""
 
     def answer(self, status: int, lines: Iterable[bytes], body: bytes) -> None:
@@ -64,7 +64,7 @@ class Spool(Protocol):
     async def write(self, data: bytes) -> None:
         """Add to the file. Raises ``Unavailable(SPOOL_UNAVAILABLE)``."""
 
-    def pieces(self) -> AsyncIterator[bytes]:
+    def pieces(self) -> AsyncGenerator[bytes, None]:
         """Read the file from its beginning. Raises ``Unavailable(SPOOL_UNAVAILABLE)``."""
 
     def close(self) -> None:

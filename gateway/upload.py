@@ -6,6 +6,7 @@ the last boundary was there; and, when it was judged, what the engine gets. Noth
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from gateway.dialects.form_body import FILE, Form
@@ -32,19 +33,20 @@ async def receive(inbound: Inbound, headers: RequestHeaders, at_most: int, diale
     reader = FormReader(boundary_of(headers.content_type))
     form = Form(dialect.table)
     into_file = False
-    async for piece in inbound.pieces(at_most):
-        content = []
-        for event in reader.feed(piece):
-            if isinstance(event, PartHead):
-                into_file = form.begin(event)
-            elif event is None:
-                form.end()
-            elif into_file:
-                content.append(event)
-            else:
-                form.add(event)
-        if content:
-            await spool.write(b"".join(content))
+    async with aclosing(inbound.pieces(at_most)) as pieces:
+        async for piece in pieces:
+            content = []
+            for event in reader.feed(piece):
+                if isinstance(event, PartHead):
+                    into_file = form.begin(event)
+                elif event is None:
+                    form.end()
+                elif into_file:
+                    content.append(event)
+                else:
+                    form.add(event)
+            if content:
+                await spool.write(b"".join(content))
     reader.finish()
     if FILE in form.fields and not spool.size:
         raise Malformed(Reason.PARAMETER_INVALID, "is empty", param=FILE)

@@ -29,7 +29,7 @@ from tests.simulators.prover import Prover
 from tests.simulators.signing import compact, signing_input
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Iterable, Mapping
 
     from gateway.audit import AuditRecord
     from gateway.identity.credential import Credential
@@ -74,7 +74,7 @@ class Door:
         self.bytes_in = len(self.body)
         return self.body
 
-    async def pieces(self, at_most: int) -> AsyncIterator[bytes]:
+    async def pieces(self, at_most: int) -> AsyncGenerator[bytes, None]:
         body = await self.read_body(at_most)
         for at in range(0, len(body), 100):
             yield body[at : at + 100]
@@ -164,7 +164,7 @@ class Kept:
         self.content += data
         self.size += len(data)
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
         yield self.content
 
     def close(self) -> None:

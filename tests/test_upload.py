@@ -12,7 +12,7 @@ from gateway.upload import check_announced, receive, written
 from gateway.wire.headers import RequestHeaders
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncGenerator, Iterable
 
 DIALECT = OpenAITranscriptions()
 BODY = (
@@ -39,7 +39,7 @@ class Door:
     async def read_body(self, at_most: int) -> bytes:
         raise AssertionError("a form is not read at once")
 
-    async def pieces(self, at_most: int) -> AsyncIterator[bytes]:
+    async def pieces(self, at_most: int) -> AsyncGenerator[bytes, None]:
         assert at_most == 1000
         for at in range(0, len(self._body), self._size):
             yield self._body[at : at + self._size]
@@ -59,7 +59,7 @@ class Kept:
         self.content.append(data)
         self.size += len(data)
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
         for piece in self.content:
             yield piece
 

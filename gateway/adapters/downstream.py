@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 from gateway.reasons import Malformed, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncGenerator, Iterable
 
     from uvicorn._types import ASGI3Application
 
@@ -131,7 +131,7 @@ class Downstream(RequestResponseCycle):
             parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    async def pieces(self, at_most: int) -> AsyncIterator[bytes]:
+    async def pieces(self, at_most: int) -> AsyncGenerator[bytes, None]:
         """Read the request body in pieces; while one is looked at, the client can send one more and then waits.
 
         Raises as ``read_body`` does.

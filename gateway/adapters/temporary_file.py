@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 from gateway.reasons import Reason, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, Callable
 
 PIECE = 256 * 1024
 """Bytes that are read or written at once, and so the most that is in memory."""
@@ -36,7 +36,7 @@ class TemporaryFile:
         if len(self._held) >= PIECE:
             await _in_thread(self._flush)
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
         """Read the file from its beginning. Raises ``Unavailable(SPOOL_UNAVAILABLE)``."""
         await _in_thread(self._rewind)
         while piece := await _in_thread(self._read):

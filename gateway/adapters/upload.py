@@ -7,6 +7,7 @@ client left, or time ran out. A connection on which a form stayed unfinished is 
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,11 +18,12 @@ if TYPE_CHECKING:
 async def send(upload: Upload, connection: EngineConnection) -> None:
     """Write the file and what stands behind it. Raises ``Unavailable(SPOOL_UNAVAILABLE)``."""
     connection.sending = True
-    async for piece in upload.file.pieces():
-        if connection.receiver is None:
-            return
-        connection.transport.write(piece)
-        await connection.drained()
+    async with aclosing(upload.file.pieces()) as pieces:
+        async for piece in pieces:
+            if connection.receiver is None:
+                return
+            connection.transport.write(piece)
+            await connection.drained()
     if connection.receiver is not None:
         connection.transport.write(upload.tail)
         connection.sending = False
