@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from multipart import MultipartError, MultipartSegment, PushMultipartParser
+from multipart import MultipartError, MultipartSegment, ParserError, PushMultipartParser
 
 from gateway.reasons import Malformed, Reason
 
@@ -45,6 +45,10 @@ _HEADERS = frozenset({"Content-Disposition", "Content-Type", "Content-Length", "
 _NOT_ENCODED = frozenset({"7bit", "8bit", "binary"})
 
 
+# RFC 9112 §5      field-line = field-name ":" OWS field-value OWS ; no folding
+_LINE = re.compile(rb"[A-Za-z-]{1,32}:[\t -~\x80-\xff]*")
+
+
 @dataclass(frozen=True, slots=True)
 class PartHead:
     """What a part says of itself.
@@ -67,11 +71,20 @@ def boundary_of(content_type: bytes | None) -> bytes:
     return match[1] or match[2]
 
 
+class _Parser(PushMultipartParser):  # type: ignore[misc]  # the package has no types
+    """The package's parser, which forgives a line feed or white space around a name if it comes in the same piece."""
+
+    def _on_segment_headerline(self, line: bytes) -> None:
+        if _LINE.fullmatch(line) is None:
+            raise ParserError("not a header line")
+        super()._on_segment_headerline(line)
+
+
 class FormReader:
     """Reads one form."""
 
     def __init__(self, boundary: bytes) -> None:
-        self._parser = PushMultipartParser(
+        self._parser = _Parser(
             boundary, max_header_size=LONGEST_LINE, max_header_count=len(_HEADERS), max_segment_count=MOST_PARTS
         )
         self._opening = b"--" + boundary
