@@ -10,22 +10,26 @@ from __future__ import annotations
 import asyncio
 import errno
 import tempfile
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, TypeVar
 
 from gateway.reasons import Reason, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
+    from pathlib import Path
+
+T = TypeVar("T")
 
 PIECE = 256 * 1024
 """Bytes that are read or written at once, and so the most that is in memory."""
 
 
 class TemporaryFile:
-    """One file (``ports.Spool``). It is made with the first piece that is written to it."""
+    """One file (``ports.Spool``), made with the first piece that is written to it, in ``folder`` where one is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
         self.size = 0
+        self._folder = folder
         self._held = bytearray()
         self._file: IO[bytes] | None = None
 
@@ -38,8 +42,8 @@ class TemporaryFile:
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
         """Read the file from its beginning. Raises ``Unavailable(SPOOL_UNAVAILABLE)``."""
-        await _in_thread(self._rewind)
-        while piece := await _in_thread(self._read):
+        file = await _in_thread(self._rewound)
+        while piece := await _in_thread(lambda: file.read(PIECE)):
             yield piece
 
     def close(self) -> None:
@@ -47,24 +51,20 @@ class TemporaryFile:
         if self._file is not None:
             self._file.close()
 
-    def _flush(self) -> bytes:
+    def _flush(self) -> IO[bytes]:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="vllm-gateway-")  # noqa: SIM115  (closed by close)
+            self._file = tempfile.TemporaryFile(prefix="vllm-gateway-", dir=self._folder)  # noqa: SIM115  (closed by close)
         self._file.write(self._held)
         self._held = bytearray()
-        return b""
+        return self._file
 
-    def _rewind(self) -> bytes:
-        self._flush()
-        if self._file is not None:
-            self._file.seek(0)
-        return b""
-
-    def _read(self) -> bytes:
-        return b"" if self._file is None else self._file.read(PIECE)
+    def _rewound(self) -> IO[bytes]:
+        file = self._flush()
+        file.seek(0)
+        return file
 
 
-async def _in_thread(act: Callable[[], bytes]) -> bytes:
+async def _in_thread(act: Callable[[], T]) -> T:
     try:
         return await asyncio.to_thread(act)
     except OSError as error:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gateway.adapters.temporary_file import PIECE, TemporaryFile
 from gateway.reasons import Reason, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -62,20 +58,12 @@ async def test_what_was_never_written_needs_no_closing() -> None:
     TemporaryFile().close()
 
 
-@pytest.fixture
-def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let temporary files be made where there is no folder."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
-    yield
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.usefixtures("nowhere")
-async def test_a_disk_that_takes_nothing_is_named_and_nothing_else() -> None:
-    file = TemporaryFile()
+async def test_a_disk_that_takes_nothing_is_named_and_nothing_else(tmp_path: Path) -> None:
+    file = TemporaryFile(tmp_path / "missing")
     with pytest.raises(Unavailable) as caught:
         await file.write(b"x" * PIECE)
     assert (caught.value.reason, caught.value.detail) == (Reason.SPOOL_UNAVAILABLE, "ENOENT")
     with pytest.raises(Unavailable):
         await content(file)
     file.close()
+    assert not list(tmp_path.iterdir())

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.call import Call
+from gateway.dialects.call import Call, Usage
 from gateway.dialects.form_body import LONGEST_TEXT, Form
 from gateway.dialects.openai_audio import TRANSCRIPTIONS, OpenAITranscriptions
 from gateway.reasons import Malformed, Reason
@@ -152,6 +152,11 @@ def test_a_judged_form_is_written_field_by_field_and_the_file_last() -> None:
     file = '--B\r\nContent-Disposition: form-data; name="file"; filename="audio"\r\nContent-Type: audio/wav\r\n\r\n'
     assert before.decode() == expected + file
     assert behind == b"\r\n--B--\r\n"
+
+
+def test_a_count_of_seconds_is_no_count_of_tokens() -> None:
+    assert DIALECT.usage(b'{"text":"a","usage":{"type":"duration","seconds":3}}') is None
+    assert DIALECT.usage(b'{"usage":{"prompt_tokens":3}}') == Usage(3)
 
 
 def test_the_cases_of_a_policy_write_a_form_as_json() -> None:
