@@ -66,4 +66,3 @@ async def test_a_disk_that_takes_nothing_is_named_and_nothing_else(tmp_path: Pat
     with pytest.raises(Unavailable):
         await content(file)
     file.close()
-    assert not list(tmp_path.iterdir())
