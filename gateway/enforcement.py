@@ -337,9 +337,9 @@ _OUTCOMES = {
 
 async def _body(inbound: Inbound, headers: RequestHeaders, at_most: int) -> bytes:
     """Read a body that says what it is. Raises ``Malformed`` with the body's reasons."""
-    check_announced(headers, at_most)
     if not media_type_is_json(headers.content_type):
         raise Malformed(Reason.MEDIA_TYPE_NOT_ACCEPTED, "this endpoint takes application/json in UTF-8")
+    check_announced(headers, at_most)
     return await inbound.read_body(at_most)
 
 

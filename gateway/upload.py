@@ -29,8 +29,8 @@ async def receive(inbound: Inbound, headers: RequestHeaders, at_most: int, diale
     Raises ``Malformed`` with the reasons of bodies and parameters, ``Unavailable(SPOOL_UNAVAILABLE)``, and
     ``ConnectionError`` when the caller left.
     """
-    check_announced(headers, at_most)
     reader = FormReader(boundary_of(headers.content_type))
+    check_announced(headers, at_most)
     form = Form(dialect.table)
     into_file = False
     async with aclosing(inbound.pieces(at_most)) as pieces:
