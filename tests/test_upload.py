@@ -26,6 +26,7 @@ class Door:
 
     method, target, http_version = "POST", b"/", "1.1"
     peer: str | None = None
+    certificate: str | None = None
     refusal: Malformed | None = None
     keep_alive = True
     bytes_in = bytes_out = 0

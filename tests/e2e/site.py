@@ -183,14 +183,17 @@ def wait(condition: Callable[[], object], what: str, within: float = 5.0) -> Non
 @contextlib.contextmanager
 def running(
     folder: Path,
+    edited: Callable[[str], str] = str,
+    /,
     *,
     program: Sequence[str] = ("-m", "gateway"),
     policies: Sequence[str] = ("policy.yaml", "lenient.yaml"),
     **settings: str,
 ) -> Iterator[Site]:
-    """Run everything within this block; ``settings`` are added to the gateway's, without their prefix.
+    """Run everything within this block.
 
-    ``policies``: files of this folder, for the listeners ``public`` and ``inside``.
+    ``settings`` are added to the gateway's, without their prefix; ``policies`` are files of this folder, for the
+    listeners ``public`` and ``inside``; ``edited`` changes them.
     """
     with contextlib.ExitStack() as stack:
         begin = stack.enter_context
@@ -203,7 +206,7 @@ def running(
         folder_of_policies = folder / "policies"
         folder_of_policies.mkdir()
         for name in policies:
-            (folder_of_policies / name).write_text(policy_text(name, issuer.url), encoding="utf-8")
+            (folder_of_policies / name).write_text(edited(policy_text(name, issuer.url)), encoding="utf-8")
         environment = {
             "GATEWAY_POLICIES": str(folder_of_policies),
             "GATEWAY_LISTENERS__PUBLIC": f"{HOST}:{public}",
