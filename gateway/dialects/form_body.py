@@ -48,7 +48,7 @@ class FormBody(OpenAIBody):
 
     table: Table
 
-    def usage(self, data: bytes) -> Usage | None:
+    def usage(self, data: bytes) -> Usage | None:  # type: ignore[override]  # the others share a plain function
         """Find the engine's count of tokens; a count of seconds is none."""
         found = openai_answers.usage(data)
         return None if found is None or found.prompt is None else found

@@ -21,9 +21,9 @@ REFUSED = [
     Broken("parameters:\n", "parameters:\n  models: {accept: [model]}\n", "  models: {accept", "has no body"),
     Broken(
         "dialect: openai-embeddings",
-        "dialect: openai-responses",
-        "dialect: openai-responses",
-        "does not serve openai-responses yet",
+        "dialect: anthropic-count-tokens",
+        "dialect: anthropic-count-tokens",
+        "does not serve anthropic-count-tokens yet",
     ),
     # accept
     Broken(
