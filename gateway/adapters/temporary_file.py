@@ -8,6 +8,7 @@ this one ends. Reading and writing are done in threads, since a disk may be slow
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import tempfile
 from typing import IO, TYPE_CHECKING, TypeVar
@@ -49,7 +50,8 @@ class TemporaryFile:
     def close(self) -> None:
         """Forget the file; a thread that still writes to it is waited for."""
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):  # what could not be written is not wanted any more
+                self._file.close()
 
     def _flush(self) -> IO[bytes]:
         if self._file is None:

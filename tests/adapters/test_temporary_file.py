@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import tempfile
 from pathlib import Path
 
@@ -66,3 +67,18 @@ async def test_a_disk_that_takes_nothing_is_named_and_nothing_else(tmp_path: Pat
     with pytest.raises(Unavailable):
         await content(file)
     file.close()
+
+
+async def test_a_disk_without_room_is_named_and_the_file_is_gone_all_the_same() -> None:
+    before = deleted()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    file = TemporaryFile()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (PIECE // 2, limits[1]))
+    try:
+        with pytest.raises(Unavailable) as caught:
+            await file.write(b"x" * PIECE)
+        file.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (caught.value.reason, caught.value.detail) == (Reason.SPOOL_UNAVAILABLE, "EFBIG")
+    assert deleted() == before
