@@ -49,6 +49,14 @@ def test_the_document_is_as_the_tool_writes_it() -> None:
     assert renewed(text("docs/apis.md")) == text("docs/apis.md")
 
 
+def test_the_document_lists_the_media_types_of_recordings() -> None:
+    for name in ("openai-transcriptions", "openai-translations"):
+        shown = re.findall(
+            r"`((?:audio|video|application)/[a-z0-9.-]+)`", section(text("docs/apis.md"), "openai-transcriptions")
+        )
+        assert set(shown) == FACTS[name].fields["file"].words
+
+
 def test_the_example_of_the_document_holds() -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", text("docs/apis.md"), re.DOTALL)
     example = example.replace("  who:\n", "  who:\n    nobody: {}\n")
