@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from gateway.reasons import Malformed, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 
     from gateway.adapters.edge import EdgeProtocol
 
@@ -134,31 +134,65 @@ class Downstream:
         return body
 
     async def _arrive(self, at_most: int) -> None:
-        """Wait until the body is there, or cannot be."""
-        if self.expects_continue and not self.transport.is_closing():
-            self.expects_continue = False
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        while True:
+        """Wait until the body is there. Raises as ``read_body`` does."""
+        self._look(at_most)
+        while self.more_body:
+            await self._more()
             self._look(at_most)
-            if not self.more_body:
-                return
-            self.flow.resume_reading()
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
 
     def _look(self, at_most: int) -> None:
         """Look at what arrived so far. Raises as ``read_body`` does."""
-        if self.disconnected or self.complete:
-            raise ConnectionError
-        if self.body_fault is not None:
-            raise self.body_fault
+        self._check()
         self.bytes_in = len(self.body)
         if self.bytes_in > at_most:
             self.body.clear()
             raise Malformed(Reason.BODY_TOO_LARGE, f"more than {at_most} bytes")
+
+    def _check(self) -> None:
+        if self.disconnected or self.complete:
+            raise ConnectionError
+        if self.body_fault is not None:
+            raise self.body_fault
+
+    async def _more(self) -> None:
+        """Wait until more of the body came, or none will."""
+        if self.expects_continue and not self.transport.is_closing():
+            self.expects_continue = False
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self.flow.resume_reading()
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    async def pieces(self, at_most: int) -> AsyncGenerator[bytes, None]:
+        """Read the request body in pieces; while one is looked at, the client can send one more and then waits.
+
+        Raises as ``read_body`` does.
+        """
+        deadline = asyncio.get_running_loop().time() + self.edge.limits.body_s
+        more = True
+        while more:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    part, more = await self._piece(at_most)
+            except TimeoutError:
+                raise Malformed(Reason.REQUEST_TIMEOUT, "the body did not arrive in time") from None
+            yield part
+        self.flow.resume_reading()  # as in read_body
+
+    async def _piece(self, at_most: int) -> tuple[bytes, bool]:
+        """Wait for more of the body; give it, and whether there is still more."""
+        self._check()
+        while self.more_body and not self.body:
+            await self._more()
+            self._check()
+        part, self.body = bytes(self.body), bytearray()
+        self.bytes_in += len(part)
+        if self.bytes_in > at_most:
+            raise Malformed(Reason.BODY_TOO_LARGE, f"more than {at_most} bytes")
+        return part, self.more_body
 
     def answer(self, status: int, lines: Iterable[bytes], body: bytes) -> None:
         """Write a whole answer; a request whose body was not read to its end closes the connection (RFC 9112 §9.6)."""
