@@ -98,6 +98,7 @@ lock:  ## write the lock files anew from pyproject.toml; UPGRADE=--upgrade takes
 	uv pip compile $(LOCK) pyproject.toml --output-file requirements.lock
 	uv pip compile $(LOCK) pyproject.toml --group dev --constraint requirements.lock --output-file requirements-dev.lock
 	uv pip compile $(LOCK) --group build --constraint requirements-dev.lock --output-file requirements-build.lock
+	uv pip compile $(LOCK) pyproject.toml --group clients --constraint requirements-dev.lock --output-file requirements-clients.lock
 	uv pip compile $(LOCK) pyproject.toml --group fuzz --constraint requirements-dev.lock --output-file requirements-fuzz.lock
 	uv pip compile $(LOCK) --group peers --output-file requirements-peers.lock
 

@@ -73,15 +73,21 @@ class Table:
 
 
 def load(name: str) -> Table:
-    """Read the table ``data/<name>.json``."""
-    data = json.loads(files("gateway.dialects").joinpath("data", f"{name}.json").read_bytes())
+    """Read the table ``data/<name>.json``; ``same_as`` in it names fields that are those of another table."""
+    data = _data(name)
     versions = frozenset(data["vllm"])
+    described = {same: _data(other)["fields"][same] for other, all_ in data.get("same_as", {}).items() for same in all_}
     return Table(
-        fields={one.name: one for one in _fields(data["fields"], "", versions)},
+        fields={one.name: one for one in _fields({**described, **data["fields"]}, "", versions)},
         standard=frozenset(data["standard"]),
         required=tuple(data["required"]),
         answer_tokens=tuple(data["answer_tokens"]),
     )
+
+
+def _data(name: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(files("gateway.dialects").joinpath("data", f"{name}.json").read_bytes())
+    return data
 
 
 def _fields(described: Mapping[str, Any], parent: str, versions: frozenset[str]) -> Iterator[Field]:

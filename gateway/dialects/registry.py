@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gateway.dialects import anthropic_messages as anthropic
 from gateway.dialects.checks import Inspection, inside
 from gateway.dialects.fields import Treatment
 from gateway.dialects.openai_chat import CHAT, CHAT_CONTROLS, OpenAIChat, unmet
@@ -108,6 +109,7 @@ def _served(
     table: Table,
     *,
     generates: bool,
+    counts_tokens: bool = True,
     unmet: Callable[[Mapping[str, Any]], list[tuple[str, str]]] = _met,
     controls: ThinkingControls = NO_CONTROLS,
 ) -> Facts:
@@ -116,7 +118,7 @@ def _served(
         has_body=True,
         uses_model=True,
         generates=generates,
-        counts_tokens=True,
+        counts_tokens=counts_tokens,
         served=True,
         standard=table.standard,
         fields=table.fields,
@@ -141,8 +143,21 @@ FACTS: Mapping[str, Facts] = {
         _served("openai-chat", CHAT, generates=True, unmet=unmet, controls=CHAT_CONTROLS),
         _unserved("openai-completions", generates=True, counts_tokens=True),
         _unserved("openai-responses", generates=True, counts_tokens=True),
-        _unserved("anthropic-messages", generates=True, counts_tokens=True),
-        _unserved("anthropic-count-tokens", generates=True, counts_tokens=False),
+        _served(
+            "anthropic-messages",
+            anthropic.MESSAGES,
+            generates=True,
+            unmet=anthropic.unmet,
+            controls=anthropic.MESSAGES_CONTROLS,
+        ),
+        _served(
+            "anthropic-count-tokens",
+            anthropic.COUNT_TOKENS,
+            generates=True,
+            counts_tokens=False,
+            unmet=anthropic.unmet,
+            controls=anthropic.COUNT_TOKENS_CONTROLS,
+        ),
         _served("openai-embeddings", EMBEDDINGS, generates=False),
         _bodyless("openai-models", served=True),
         _bodyless("openai-model", served=True),
@@ -161,5 +176,12 @@ FACTS: Mapping[str, Facts] = {
 
 DIALECTS: Mapping[str, Dialect] = {
     dialect.name: dialect
-    for dialect in (OpenAIChat(), OpenAIEmbeddings(), OpenAIModels("openai-models"), OpenAIModels("openai-model"))
+    for dialect in (
+        OpenAIChat(),
+        anthropic.AnthropicMessages(),
+        anthropic.AnthropicCountTokens(),
+        OpenAIEmbeddings(),
+        OpenAIModels("openai-models"),
+        OpenAIModels("openai-model"),
+    )
 }
