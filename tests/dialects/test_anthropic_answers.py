@@ -61,9 +61,8 @@ def test_an_error_event_is_one_whole_named_event(reason: Reason) -> None:
         (b'data: {"type":"message_delta","usage":{"output_tokens":6}}\n\n', Usage(None, 6)),
         (START + b'data: {"type":"message_delta","usage":{"output_tokens":6}}\n\n' + STOP, Usage(14, 6)),
         (
-            b'{"usage":{"input_tokens":4,"output_tokens":1,"cache_read_input_tokens":16,'
-            b'"cache_creation_input_tokens":null}}',
-            Usage(20, 1),
+            b'{"usage":{"cache_read_input_tokens":16,"cache_creation_input_tokens":null,"input_tokens":4}}',
+            Usage(20),
         ),
         (b'{"usage":{"input_tokens":4,"output_tokens":1,"cache_creation_input_tokens":3}}', Usage(7, 1)),
         (
