@@ -53,7 +53,7 @@ async def count_tokens(engine: EngineState, request: Request) -> Response:
 
 
 async def _events(answer: text.Answer, forced: str | None) -> AsyncIterator[bytes]:
-    start = {**_head(answer), "content": [], "stop_reason": None, "stop_sequence": None}
+    start: dict[str, Any] = {**_head(answer), "content": [], "stop_reason": None, "stop_sequence": None}
     usage = {"input_tokens": answer.prompt.tokens, "output_tokens": 0}
     kind = ""
     index = -1
@@ -88,7 +88,7 @@ def _blocks(
     blocks: list[tuple[dict[str, Any], dict[str, Any]]] = []
     if thought:
         reasoning = "".join(thought)
-        block = {"type": "thinking", "thinking": reasoning, "signature": uuid4().hex}
+        block: dict[str, Any] = {"type": "thinking", "thinking": reasoning, "signature": uuid4().hex}
         blocks.append((block, {"type": "thinking_delta", "thinking": reasoning}))
     if said and forced:
         block = {"type": "tool_use", "id": f"chatcmpl-tool-{answer.id[-16:]}", "name": forced, "input": {}}
