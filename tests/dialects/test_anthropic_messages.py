@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.dialects.anthropic_messages import (
     COUNT_TOKENS,
@@ -15,7 +17,11 @@ from gateway.dialects.anthropic_messages import (
 )
 from gateway.dialects.call import Usage
 from gateway.dialects.checks import Inspection
+from gateway.dialects.registry import FACTS
+from gateway.policy.decision import Deny
+from gateway.policy.model import Endpoint, ParameterRules, ThinkingRule
 from gateway.reasons import Malformed, Reason
+from tests.policy.planes import ask, plane
 
 BASE64 = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
 CACHE = {"type": "ephemeral", "ttl": "1h"}
@@ -165,15 +171,33 @@ def test_a_message_of_another_shape_is_refused_where_it_differs(messages: object
     "messages, param",
     [
         ([{"role": "user", "content": "x", "name": "y"}], "[0].name"),
-        (block(type="text", text="x", source=BASE64), "[0].content[0].source"),
         (block(type="text", text="x", uuid="y"), "[0].content[0].uuid"),
-        (block(type="image", source={**BASE64, "url": "http://x"}), "[0].content[0].source.url"),
+        (block(type="image", source={**BASE64, "x": 1}), "[0].content[0].source.x"),
         (block(type="image", source=BASE64, uuid="y"), "[0].content[0].uuid"),
-        (result({"type": "text", "text": "x", "source": BASE64}), "[0].content[0].content[0].source"),
+        (result({"type": "text", "text": "x", "y": 1}), "[0].content[0].content[0].y"),
     ],
 )
 def test_a_member_that_is_not_known_is_refused_by_name(messages: object, param: str) -> None:
     assert fault("messages", messages) == (NOT_ACCEPTED, param)
+
+
+@pytest.mark.parametrize(
+    "messages, param",
+    [
+        (block(type="text", text="x", source=BASE64), "[0].content[0].source"),
+        (block(type="tool_use", id="t", name="f", input={}, text="x"), "[0].content[0].text"),
+        (block(type="tool_result", tool_use_id="t", thinking="x"), "[0].content[0].thinking"),
+        (block(type="image", source={**BASE64, "url": "http://x"}), "[0].content[0].source.url"),
+        (
+            block(type="image", source={"type": "url", "url": "https://x.example/", "data": ""}),
+            "[0].content[0].source.data",
+        ),
+        (result({"type": "text", "text": "x", "source": BASE64}), "[0].content[0].content[0].source"),
+    ],
+)
+def test_a_member_of_another_kind_of_block_is_never_merely_dropped(messages: object, param: str) -> None:
+    inspection = Inspection(drop_unlisted=True, media_hosts=frozenset({"x.example"}))
+    assert fault("messages", messages, inspection) == (INVALID, param)
 
 
 def test_an_image_may_come_from_a_host_that_the_policy_names() -> None:
@@ -324,3 +348,69 @@ def test_a_tool_that_a_hosted_service_runs_is_refused_by_name(kind: str) -> None
 )
 def test_fields_that_mean_nothing_alone_are_named(body: dict[str, Any], found: list[tuple[str, str]]) -> None:
     assert unmet(body) == found
+
+
+# Whatever comes: refused, or sent as the judge would send it again
+
+BLOCKS = st.sampled_from(
+    [
+        {"type": "text", "text": "hi", "cache_control": CACHE, "citations": None},
+        {"type": "text", "text": "hi", "x": 1},
+        {"type": "image", "source": BASE64},
+        {"type": "image", "source": {"type": "url", "url": "https://x.example/"}},
+        {"type": "tool_use", "id": "t", "name": "f", "input": {"text": "x", "cache_control": 1}},
+        {"type": "tool_use", "id": "t", "name": "f", "input": {}, "text": "x"},
+        {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "x", "y": 1}]},
+        {"type": "thinking", "thinking": "hm", "signature": "s"},
+        {"type": "redacted_thinking", "data": "x"},
+        {"type": "document"},
+    ]
+)
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "messages": st.lists(
+        st.fixed_dictionaries({"role": st.just("user"), "content": st.text(max_size=3) | st.lists(BLOCKS, max_size=3)}),
+        max_size=2,
+    ),
+    "system": st.sampled_from([None, "x", [{"type": "text", "text": "x", "cache_control": CACHE, "y": 1}]]),
+    "max_tokens": st.sampled_from([None, 1, 1025, 4096, 9999]),
+    "tools": st.sampled_from(
+        [None, [], [TOOL], [{**TOOL, "type": "bash_20250124"}], [{**TOOL, "x": 1, "strict": None}]]
+    ),
+    "tool_choice": st.sampled_from([None, {"type": "auto"}, {"type": "any"}, {"type": "tool", "name": "f", "x": 1}]),
+    "thinking": st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.sampled_from([None, "enabled", "adaptive", "disabled", "x"]),
+            "budget_tokens": st.sampled_from([None, 1024, 4096]),
+            "display": st.sampled_from([None, "omitted"]),
+        },
+    ),
+    "output_config": st.sampled_from([None, {}, {"effort": None}, {"effort": "high"}, {"format": None, "x": 1}]),
+    "chat_template_kwargs": st.sampled_from([None, {}, {"enable_thinking": True}, {"thinking": False, "x": 1}]),
+    "metadata": st.just({"user_id": "u"}),
+    "container": st.sampled_from([None, "c"]),
+    "x": st.just(1),
+}
+
+
+@given(
+    st.fixed_dictionaries({}, optional=VALUES),
+    st.sampled_from(["local", "reasoner", "twice", "effort", "plain"]),
+    st.booleans(),
+    st.sampled_from([ThinkingRule(), ThinkingRule(everyone=False, disable_otherwise=True)]),
+    st.sampled_from(["anthropic-messages", "anthropic-count-tokens"]),
+)
+def test_any_body_is_refused_or_sent_as_it_would_be_sent_again(
+    body: dict[str, Any],
+    model: str,
+    drop: bool,  # noqa: FBT001  (a choice)
+    thinking: ThinkingRule,
+    dialect: str,
+) -> None:
+    parameters = ParameterRules(accept=FACTS[dialect].standard, drop_unlisted=drop, thinking=thinking)
+    rules = plane(endpoints=[Endpoint("messages", "POST", b"/v1/messages", dialect, parameters=parameters)])
+    verdict, sent = ask({**body, "model": model}, rules, endpoint="messages")
+    if not isinstance(verdict, Deny):
+        again, twice = ask({**sent, "model": model}, rules, endpoint="messages")
+        assert not isinstance(again, Deny)
+        assert twice == sent
