@@ -445,6 +445,7 @@ MESSAGES = Endpoint(
         (ask(target=b"/v1/messages", credential="unknown"), 401, "authentication_error"),
         (ask(target=b"/v1/messages", credential="other"), 403, "permission_error"),
         (ask({"a": "x" * 99}, target=b"/v1/messages"), 413, "request_too_large"),
+        (ask(target=b"/v1/messages", content_type="text/plain"), 415, "invalid_request_error"),
         (ask({**HI, "model": "gpt-4o"}, target=b"/v1/messages"), 404, "not_found_error"),
         (ask({**HI, "top_k": 1}, target=b"/v1/messages"), 400, "invalid_request_error"),
     ],

@@ -179,7 +179,9 @@ def test_a_prompt_is_counted_as_it_would_be_sent(partners: Partners, acme: Anthr
     assert [seen.target for seen in partners.reached()[-2:]] == [COUNT, MESSAGES]
 
 
-def test_the_beta_client_is_served_as_well(partners: Partners, acme: Anthropic) -> None:
+def test_clients_02_the_beta_client_is_served_and_its_own_fields_are_not_passed_on(
+    partners: Partners, acme: Anthropic
+) -> None:
     message = acme.beta.messages.create(
         model="local",
         max_tokens=8,
@@ -193,7 +195,9 @@ def test_the_beta_client_is_served_as_well(partners: Partners, acme: Anthropic) 
 
 
 @pytest.mark.parametrize("target", [MESSAGES, COUNT])
-def test_the_query_of_claude_code_is_judged_and_no_other_and_none_is_sent(partners: Partners, target: str) -> None:
+def test_path_10_the_query_of_claude_code_is_judged_and_no_other_and_none_is_sent(
+    partners: Partners, target: str
+) -> None:
     body = {name: value for name, value in BODY.items() if target == MESSAGES or name != "max_tokens"}
     answer = partners.post(f"{target}?beta=true", body, x_api_key=KEY, anthropic_version="2023-06-01")
     assert answer.status == 200
@@ -206,7 +210,7 @@ def test_the_query_of_claude_code_is_judged_and_no_other_and_none_is_sent(partne
 # Thinking
 
 
-def test_without_a_word_about_it_the_answer_is_text_alone(partners: Partners, batch: Anthropic) -> None:
+def test_thinking_08_without_a_word_about_it_the_answer_is_text_alone(partners: Partners, batch: Anthropic) -> None:
     partners.engine.state.reasoning_parser = True
     with batch.messages.stream(model="local", max_tokens=8, messages=HI) as events:
         message = events.get_final_message()
@@ -214,7 +218,7 @@ def test_without_a_word_about_it_the_answer_is_text_alone(partners: Partners, ba
     assert partners.last()["chat_template_kwargs"] == {"enable_thinking": False}
 
 
-def test_a_permitted_wish_sets_the_switch_and_reasoning_comes_before_the_text(
+def test_clients_04_a_permitted_wish_sets_the_switch_and_reasoning_comes_before_the_text(
     partners: Partners, batch: Anthropic
 ) -> None:
     partners.engine.state.reasoning_parser = True
@@ -252,7 +256,9 @@ def test_a_wish_that_is_not_permitted_is_switched_off_and_named(partners: Partne
 # What the engine does
 
 
-def test_comments_between_events_are_no_matter_to_the_sdk(partners: Partners, batch: Anthropic) -> None:
+def test_routing_01_a_model_keeps_the_engines_name_and_comments_are_no_matter_to_the_sdk(
+    partners: Partners, batch: Anthropic
+) -> None:
     with batch.messages.stream(model="reasoner", max_tokens=64, messages=script("comments")) as events:
         message = events.get_final_message()
         request_id = events.response.headers["x-request-id"]
@@ -283,7 +289,7 @@ def test_a_stream_that_fails_raises_from_within(batch: Anthropic, name: str, kin
     ],
 )
 @pytest.mark.parametrize("streamed", [False, True])
-def test_an_error_of_the_engine_has_anthropics_shape(
+def test_errors_01_an_error_of_the_engine_has_anthropics_shape(
     batch: Anthropic,
     name: str,
     error: type[anthropic.APIStatusError],
