@@ -8,7 +8,7 @@ needs the template's switch beside it.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gateway.dialects import anthropic_answers, openai_answers
 from gateway.dialects.call import Call
@@ -18,20 +18,19 @@ from gateway.dialects.thinking_controls import ThinkingControls
 from gateway.wire import strict_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from gateway.dialects.call import Replacement, Usage
     from gateway.reasons import Reason
 
 MESSAGES = load("anthropic_messages")
 COUNT_TOKENS = load("anthropic_count_tokens")
-_MODE, _BUDGET, _DISPLAY = "thinking.type", "thinking.budget_tokens", "thinking.display"
 MESSAGES_CONTROLS = ThinkingControls(
     templated=True,
     effort="output_config.effort",
     effort_has_none=False,
-    mode=_MODE,
-    budget=_BUDGET,
+    mode="thinking.type",
+    budget="thinking.budget_tokens",
     budget_below="max_tokens",
     least_budget=1024,
 )
@@ -78,31 +77,3 @@ class AnthropicCountTokens(AnthropicMessages):
 
     name: str = "anthropic-count-tokens"
     upstream: tuple[str, str] | None = ("POST", "/v1/messages/count_tokens")
-
-
-def unmet(body: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Name the fields that mean nothing without another that is absent, each with the caller's fault in it, if any.
-
-    vLLM answers 400 to a budget that does not fit the answer and to a mode without its budget, and forces nothing where
-    there are no tools to choose from.
-    """
-    found = []
-    tools = body.get("tools")
-    if not tools:
-        choice = body.get("tool_choice")
-        if choice is not None:
-            found.append(("tool_choice", "" if choice["type"] in ("auto", "none") else "needs tools"))
-        if tools is not None:
-            found.append(("tools", ""))
-    return found + _unmet_thinking(body.get("thinking") or {}, body.get("max_tokens"))
-
-
-def _unmet_thinking(thinking: Mapping[str, Any], most: int | None) -> list[tuple[str, str]]:
-    mode, budget = thinking.get("type"), thinking.get("budget_tokens")
-    if mode is None:
-        return [(_MODE, "is missing")] if budget is not None or thinking.get("display") is not None else []
-    if mode != "enabled":
-        return [(_BUDGET, "goes with thinking.type enabled alone")] if budget is not None else []
-    if budget is None:
-        return [(_BUDGET, "is missing")]
-    return [(_BUDGET, "must be less than max_tokens")] if most is not None and budget >= most else []

@@ -7,7 +7,7 @@ engine's own message.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.dialects.call import Usage
 from gateway.dialects.counts import count, counts
@@ -16,6 +16,18 @@ from gateway.wire import strict_json
 
 if TYPE_CHECKING:
     from gateway.reasons import Reason
+
+
+class Counts(NamedTuple):
+    """The names under which an API counts tokens; reasoning tokens stand in the object ``details``."""
+
+    prompt: str
+    completion: str
+    details: str
+
+
+COMPLETION_COUNTS = Counts("prompt_tokens", "completion_tokens", "completion_tokens_details")
+RESPONSE_COUNTS = Counts("input_tokens", "output_tokens", "output_tokens_details")
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 _FIRST_SERVER_ERROR = 500
@@ -30,6 +42,16 @@ def error(reason: Reason, message: str, param: str | None, status: int) -> bytes
 def error_event(reason: Reason, message: str) -> bytes:
     """Give the event with an error object that OpenAI's SDKs raise from within a stream."""
     return b"data: " + strict_json.dumps({"error": _error(reason, message, None, _FIRST_SERVER_ERROR)}) + b"\n\n"
+
+
+def response_error_event(reason: Reason, message: str) -> bytes:
+    """Give the event of type ``error`` of the Responses API, with the error object that OpenAI's SDKs raise beside it.
+
+    The API's own event is flat; the SDKs (3.57) raise none without the member ``error``.
+    """
+    fault = _error(reason, message, None, _FIRST_SERVER_ERROR)
+    event = {"type": "error", **{name: fault[name] for name in ("code", "message", "param")}, "sequence_number": 0}
+    return b"event: error\ndata: " + strict_json.dumps({**event, "error": fault}) + b"\n\n"
 
 
 def engine_message(body: bytes) -> str | None:
@@ -52,16 +74,23 @@ def engine_message(body: bytes) -> str | None:
     return found.encode("utf-8", "replace")[:_LONGEST_MESSAGE].decode("utf-8", "ignore")
 
 
-def usage(data: bytes) -> Usage | None:
+def usage(data: bytes, names: Counts = COMPLETION_COUNTS) -> Usage | None:
     """Find the last count of tokens in a body or in some whole events; ``None`` without one."""
     for found in counts(data):
-        details = found.get("completion_tokens_details")
-        return Usage(
-            prompt=count(found.get("prompt_tokens")),
-            completion=count(found.get("completion_tokens")),
-            reasoning=count(details.get("reasoning_tokens")) if isinstance(details, dict) else None,
-        )
+        return counted(found, names)
     return None
+
+
+def counted(value: Any, names: Counts) -> Usage | None:  # noqa: ANN401  (any JSON value)
+    """Read a count of tokens under the names that its API has; ``None`` from what is no object."""
+    if not isinstance(value, dict):
+        return None
+    details = value.get(names.details)
+    return Usage(
+        prompt=count(value.get(names.prompt)),
+        completion=count(value.get(names.completion)),
+        reasoning=count(details.get("reasoning_tokens")) if isinstance(details, dict) else None,
+    )
 
 
 def _error(reason: Reason, message: str, param: str | None, status: int) -> dict[str, str | None]:

@@ -9,14 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 
 from gateway.simulator import prompt, text
 from gateway.simulator.errors import Refused, unknown_model
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from starlette.requests import Request
 
     from gateway.simulator.state import EngineState
@@ -55,42 +53,6 @@ async def invocations(engine: EngineState, request: Request) -> Response:
     if "prompt" in value:
         return await text.completion(engine, prompt.completion(engine, value, any_model=True), request)
     raise Refused("Cannot find suitable handler for request. Expected one of: chat, completion.")
-
-
-async def responses(engine: EngineState, request: Request) -> Response:
-    """``POST /v1/responses``: OpenAI's newer API; thinking is switched by ``reasoning.effort``."""
-    value = await _object(request)
-    reasoning = value.get("reasoning")
-    effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
-    if isinstance(value.get("input"), str):
-        value = {**value, "messages": [{"role": "user", "content": value["input"]}]}
-    else:
-        value = {**value, "messages": value.get("input")}
-    answer = _answer(engine, {**value, "max_tokens": value.get("max_output_tokens")}, request, "resp", effort=effort)
-
-    def body(status: str, said: str = "") -> dict[str, Any]:
-        part = {"type": "output_text", "text": said, "annotations": []}
-        message = {"id": "msg_1", "type": "message", "role": "assistant", "status": status, "content": [part]}
-        count = {"input_tokens": answer.prompt.tokens, "output_tokens": answer.produced}
-        usage = {**count, "total_tokens": sum(count.values())} if status == "completed" else None
-        head = {"id": answer.id, "object": "response", "created_at": answer.created, "model": answer.prompt.model}
-        return {**head, "status": status, "output": [message] if said else [], "usage": usage}
-
-    async def events() -> AsyncIterator[bytes]:
-        yield _typed_event({"type": "response.created", "response": body("in_progress")})
-        said = ""
-        async for token in answer.tokens():
-            said += token
-            yield _typed_event({"type": "response.output_text.delta", "output_index": 0, "delta": token})
-        yield _typed_event({"type": "response.completed", "response": body("completed", said)})
-
-    async def whole() -> Response:
-        said = "".join([token async for token in answer.tokens()])
-        return JSONResponse(body("completed", said))
-
-    if answer.prompt.stream:
-        return StreamingResponse(events(), media_type=text.EVENT_STREAM)
-    return await text.until_left(request, whole)
 
 
 async def tokenize(engine: EngineState, request: Request) -> Response:
@@ -137,16 +99,6 @@ async def rank(engine: EngineState, request: Request) -> Response:
 def _prompt(engine: EngineState, value: dict[str, Any], *, effort: str | None) -> prompt.Prompt:
     """Read a chat of another API, where ``reasoning_effort`` means nothing and ``effort`` is its own switch."""
     return prompt.chat(engine, {**value, "reasoning_effort": effort})
-
-
-def _answer(
-    engine: EngineState, value: dict[str, Any], request: Request, prefix: str, *, effort: str | None
-) -> text.Answer:
-    return text.Answer(engine, _prompt(engine, value, effort=effort), request, prefix)
-
-
-def _typed_event(value: dict[str, Any]) -> bytes:
-    return text.event(value, value["type"])
 
 
 async def _object(request: Request) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from gateway.dialects.anthropic_messages import (
     MESSAGES,
     AnthropicCountTokens,
     AnthropicMessages,
-    unmet,
 )
 from gateway.dialects.call import Usage
 from gateway.dialects.checks import Inspection
@@ -310,44 +309,6 @@ def test_values_have_the_type_of_their_field_and_nothing_is_coerced(name: str, g
 )
 def test_a_tool_that_a_hosted_service_runs_is_refused_by_name(kind: str) -> None:
     assert fault("tools", [TOOL, {"type": kind, "name": "x"}]) == (INVALID, "[1].type")
-
-
-@pytest.mark.parametrize(
-    "body, found",
-    [
-        ({}, []),
-        ({"tools": [TOOL], "tool_choice": {"type": "any"}}, []),
-        ({"tools": []}, [("tools", "")]),
-        ({"tool_choice": {"type": "auto"}, "tools": None}, [("tool_choice", "")]),
-        ({"tool_choice": {"type": "none"}, "tools": []}, [("tool_choice", ""), ("tools", "")]),
-        ({"tool_choice": {"type": "any"}}, [("tool_choice", "needs tools")]),
-        ({"tool_choice": {"type": "tool", "name": "f"}}, [("tool_choice", "needs tools")]),
-        ({"thinking": None}, []),
-        ({"thinking": {}}, []),
-        ({"thinking": {"type": None}}, []),
-        ({"thinking": {"type": "adaptive", "display": "omitted"}}, []),
-        ({"thinking": {"type": "disabled"}}, []),
-        ({"thinking": {"budget_tokens": 2048}}, [("thinking.type", "is missing")]),
-        ({"thinking": {"display": "omitted"}}, [("thinking.type", "is missing")]),
-        ({"thinking": {"type": "enabled"}}, [("thinking.budget_tokens", "is missing")]),
-        ({"thinking": {"type": "enabled", "budget_tokens": 2048}}, []),
-        ({"thinking": {"type": "enabled", "budget_tokens": 2048}, "max_tokens": 2049}, []),
-        (
-            {"thinking": {"type": "enabled", "budget_tokens": 2048}, "max_tokens": 2048},
-            [("thinking.budget_tokens", "must be less than max_tokens")],
-        ),
-        (
-            {"thinking": {"type": "adaptive", "budget_tokens": 2048}},
-            [("thinking.budget_tokens", "goes with thinking.type enabled alone")],
-        ),
-        (
-            {"thinking": {"type": "disabled", "budget_tokens": 2048}},
-            [("thinking.budget_tokens", "goes with thinking.type enabled alone")],
-        ),
-    ],
-)
-def test_fields_that_mean_nothing_alone_are_named(body: dict[str, Any], found: list[tuple[str, str]]) -> None:
-    assert unmet(body) == found
 
 
 # Whatever comes: refused, or sent as the judge would send it again
