@@ -12,7 +12,7 @@ from tests.e2e.partners import KEY
 if TYPE_CHECKING:
     from tests.e2e.partners import Partners
 
-pytestmark = pytest.mark.filterwarnings("default")  # what LiteLLM does with other packages is its own affair
+pytestmark = pytest.mark.filterwarnings("ignore")  # what LiteLLM does with other packages is its own affair
 
 HI = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
 WEATHER = {
