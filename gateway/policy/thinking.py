@@ -70,17 +70,14 @@ def _wishes(draft: Draft, controls: ThinkingControls) -> dict[str, bool]:
     wishes: dict[str, bool] = {}
     if controls.templated and draft.body.get(_KWARGS):
         wishes = {name: on for name in (ENABLE, THINKING) if (on := draft.get(name)) is not None}
-    modes, efforts = _sent(draft, controls.mode), _sent(draft, controls.effort)
-    wishes.update({name: mode != _DISABLED for name, mode in modes.items()})
-    if _DISABLED not in modes.values():
-        wishes.update({name: effort != _NO_EFFORT for name, effort in efforts.items()})
-    return wishes or dict.fromkeys(_sent(draft, controls.budget), True)
-
-
-def _sent(draft: Draft, name: str | None) -> dict[str, str | int]:
-    """Give a control with its value, or nothing."""
-    value = None if name is None else draft.get(name)
-    return {} if name is None or value is None else {name: value}
+    mode = None
+    if controls.mode and (mode := draft.get(controls.mode)) is not None:
+        wishes[controls.mode] = mode != _DISABLED
+    if controls.effort and mode != _DISABLED and (effort := draft.get(controls.effort)) is not None:
+        wishes[controls.effort] = effort != _NO_EFFORT
+    if not wishes and controls.budget and draft.get(controls.budget) is not None:
+        wishes[controls.budget] = True
+    return wishes
 
 
 def _switches(model: Model, controls: ThinkingControls, *, on: bool) -> tuple[str, ...]:
