@@ -1,7 +1,7 @@
 """Which dialects there are, and what the policy compiler must know of each.
 
 Leaves: ``FACTS`` for every name that a policy may write under ``dialect``, and ``DIALECTS`` for those that this
-version serves. A dialect that is not served has no field table: a policy that names it does not compile.
+version serves: all but those of engine control.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gateway.dialects import anthropic_messages as anthropic
-from gateway.dialects import unmet
+from gateway.dialects import openai_audio, score, tokenizer, unmet
 from gateway.dialects.checks import Inspection, inside
 from gateway.dialects.fields import Treatment
+from gateway.dialects.openai_audio import TRANSCRIPTIONS, TRANSLATIONS, OpenAITranscriptions, OpenAITranslations
 from gateway.dialects.openai_chat import CHAT, CHAT_CONTROLS, OpenAIChat
 from gateway.dialects.openai_completions import COMPLETIONS, COMPLETIONS_CONTROLS, OpenAICompletions
 from gateway.dialects.openai_embeddings import EMBEDDINGS, OpenAIEmbeddings
 from gateway.dialects.openai_models import OpenAIModels
 from gateway.dialects.openai_responses import RESPONSES, RESPONSES_CONTROLS, OpenAIResponses
+from gateway.dialects.rerank import RERANK, Rerank
+from gateway.dialects.score import SCORE, Score
 from gateway.dialects.thinking_controls import NO_CONTROLS, ThinkingControls
+from gateway.dialects.tokenizer import DETOKENIZE, TOKENIZE, Tokenizer
 from gateway.reasons import Malformed
 
 if TYPE_CHECKING:
@@ -139,10 +143,6 @@ def _bodyless(name: str, *, served: bool = False) -> Facts:
     return Facts(name, has_body=False, uses_model=False, generates=False, counts_tokens=False, served=served)
 
 
-def _unserved(name: str, *, generates: bool, counts_tokens: bool) -> Facts:
-    return Facts(name, has_body=True, uses_model=True, generates=generates, counts_tokens=counts_tokens)
-
-
 FACTS: Mapping[str, Facts] = {
     facts.name: facts
     for facts in (
@@ -174,12 +174,12 @@ FACTS: Mapping[str, Facts] = {
         _served("openai-embeddings", EMBEDDINGS, generates=False),
         _bodyless("openai-models", served=True),
         _bodyless("openai-model", served=True),
-        _unserved("rerank", generates=False, counts_tokens=True),
-        _unserved("score", generates=False, counts_tokens=True),
-        _unserved("openai-transcriptions", generates=True, counts_tokens=False),
-        _unserved("openai-translations", generates=True, counts_tokens=False),
-        _unserved("tokenize", generates=True, counts_tokens=False),
-        _unserved("detokenize", generates=True, counts_tokens=False),
+        _served("rerank", RERANK, generates=False),
+        _served("score", SCORE, generates=False, unmet=score.unmet),
+        _served("openai-transcriptions", TRANSCRIPTIONS, generates=True, counts_tokens=False, unmet=openai_audio.unmet),
+        _served("openai-translations", TRANSLATIONS, generates=True, counts_tokens=False, unmet=openai_audio.unmet),
+        _served("tokenize", TOKENIZE, generates=True, counts_tokens=False, unmet=tokenizer.unmet),
+        _served("detokenize", DETOKENIZE, generates=True, counts_tokens=False),
         _bodyless("engine-sleep"),
         _bodyless("engine-wake"),
         _bodyless("engine-status"),
@@ -198,5 +198,11 @@ DIALECTS: Mapping[str, Dialect] = {
         OpenAIEmbeddings(),
         OpenAIModels("openai-models"),
         OpenAIModels("openai-model"),
+        Rerank(),
+        Score(),
+        OpenAITranscriptions(),
+        OpenAITranslations(),
+        Tokenizer("tokenize"),
+        Tokenizer("detokenize"),
     )
 }

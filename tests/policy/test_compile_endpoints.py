@@ -71,9 +71,6 @@ REFUSED = [
         CONTROL,
     ),
     Broken(
-        *second("POST /v1/rerank", "rerank", "    body_limit: 1MiB\n"), "dialect: rerank", "does not serve rerank yet"
-    ),
-    Broken(
         *second("GET /.well-known/oauth-protected-resource", "openai-models"), "allow: GET /.well-known", "own metadata"
     ),
     Broken("card: BAAI/bge-m3", "thinking_switch: none", "  embed:    {", "nothing in it thinks"),
