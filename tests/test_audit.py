@@ -12,8 +12,8 @@ from gateway.dialects.call import Usage
 from gateway.reasons import Reason
 
 KEYS = (
-    "time id client_request_id plane listener peer edge_ip cf_ray method target endpoint client subject credential "
-    "model verdict reason detail status engine engine_status outcome changes usage bytes_in bytes_out ms policy"
+    "time id client_request_id cf_ray usage bytes_in bytes_out ms plane listener peer edge_ip method target endpoint "
+    "client subject credential model verdict reason detail status engine engine_status outcome changes policy"
 )
 
 
@@ -124,7 +124,7 @@ def test_no_text_of_a_caller_breaks_or_colours_the_line(text: str) -> None:
 def test_a_lone_surrogate_is_replaced_because_no_reader_would_take_it() -> None:
     line = AuditRecord(time=0.0, id="0", subject="a\ud800b\u2028").to_json()
     assert json.loads(line)["subject"] == "a?b\u2028"
-    assert json.loads(line)["time"] == "1970-01-01T00:00:00Z"
+    assert json.loads(line)["time"] == "1970-01-01T00:00:00.000000Z"
 
 
 def test_every_text_that_a_caller_chooses_is_bounded() -> None:
