@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gateway.reasons import Malformed, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gateway.wire.hosts import HostRule
 
@@ -25,14 +25,20 @@ MOST_FIELDS = 100
 MOST_BYTES = 32 * 1024
 LONGEST_FIELD = 16 * 1024
 
+
+def _only(octets: bytes) -> bytes:
+    """Give the table that changes every text in which another octet stands: the fastest search for one."""
+    return bytes(octet if octet in octets else (octet + 1) % 256 for octet in range(256))
+
+
 # RFC 9110 §5.6.2  token = 1*tchar ; names arrive in lower case, which also refuses two spellings of one name further on
-_NAME_OCTETS = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
+_NAMES = _only(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz")
 # RFC 9110 §5.5    field-vchar = VCHAR / obs-text, with SP and HTAB between; no NUL, CR, LF (header splitting), no
 # other CTL. obs-text passes: it stands in real User-Agents, and no value leaves the gateway.
-_VALUE_OCTETS = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
+_VALUES = _only(b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100)))
 
 # RFC 9110 §8.6    Content-Length = 1*DIGIT ; 18 digits keep every integer reader in range
-_CONTENT_LENGTH = re.compile(rb"[0-9]{1,18}")
+_MOST_DIGITS = 18
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _CF_RAY = re.compile(rb"[0-9A-Fa-f]{1,32}(?:-[A-Z]{3})?")
 _IP_ADDRESS = re.compile(rb"[0-9A-Fa-f:.]{2,45}")
@@ -95,9 +101,9 @@ class RequestHeaders(NamedTuple):
     @classmethod
     def parse(cls, raw: Sequence[tuple[bytes, bytes]], *, http_version: str, hosts: HostRule) -> RequestHeaders:
         """Check all fields. Raises ``Malformed``: ``HEADERS_TOO_LARGE``, ``HEADERS_MALFORMED``, ``HOST_NOT_SERVED``."""
-        _measure(raw)
         fields = dict(raw)
         get = fields.get
+        _measure(raw, fields)
         repeated = len(fields) != len(raw) and _credential_repeated(raw)
         connection = get(b"connection")
         if b"upgrade" in fields or b"http2-settings" in fields or (connection and _nominates_upgrade(connection)):
@@ -106,7 +112,7 @@ class RequestHeaders(NamedTuple):
         expect = get(b"expect")
         if expect is not None and expect.lower() != b"100-continue":
             raise _malformed("the expect field names something other than 100-continue")
-        return cls(
+        values = (
             hosts.check(get(b"host")),
             None if repeated else get(b"authorization"),
             None if repeated else get(b"x-api-key"),
@@ -118,11 +124,12 @@ class RequestHeaders(NamedTuple):
             chunked,
             expect is not None and http_version == "1.1",
             get(b"origin"),
-            _form(_REQUEST_ID, get(b"x-request-id")),
-            _form(_IP_ADDRESS, get(b"cf-connecting-ip")),
-            _form(_CF_RAY, get(b"cf-ray")),
+            _form(_REQUEST_ID, value) if (value := get(b"x-request-id")) else None,
+            _form(_IP_ADDRESS, value) if (value := get(b"cf-connecting-ip")) else None,
+            _form(_CF_RAY, value) if (value := get(b"cf-ray")) else None,
             None if repeated else get(b"dpop"),
         )
+        return tuple.__new__(cls, values)  # half the price of a call with names
 
 
 def media_type_is_json(content_type: bytes | None) -> bool:
@@ -132,20 +139,22 @@ def media_type_is_json(content_type: bytes | None) -> bool:
     )
 
 
-def _measure(raw: Sequence[tuple[bytes, bytes]]) -> None:
+def _measure(raw: Sequence[tuple[bytes, bytes]], fields: Mapping[bytes, bytes]) -> None:
     """Refuse too many fields, too many bytes, and any octet that the grammar does not know."""
     if len(raw) > MOST_FIELDS:
         raise Malformed(Reason.HEADERS_TOO_LARGE, f"more than {MOST_FIELDS} header fields")
-    all_names = b"".join(map(_NAME, raw))
-    all_values = b"".join(map(_VALUE, raw))
+    if len(fields) == len(raw):
+        all_names, all_values = b"".join(fields), b"".join(fields.values())
+    else:
+        all_names, all_values = b"".join(map(_NAME, raw)), b"".join(map(_VALUE, raw))
     size = len(all_names) + len(all_values)
     if size > MOST_BYTES:
         raise Malformed(Reason.HEADERS_TOO_LARGE, f"header fields of more than {MOST_BYTES} bytes in all")
     if size > LONGEST_FIELD and any(len(name) + len(value) > LONGEST_FIELD for name, value in raw):
         raise Malformed(Reason.HEADERS_TOO_LARGE, f"a header field of more than {LONGEST_FIELD} bytes")
-    if all_names.translate(None, _NAME_OCTETS):
+    if all_names.translate(_NAMES) != all_names:
         raise _malformed("a field name is not a token")
-    if all_values.translate(None, _VALUE_OCTETS):
+    if all_values.translate(_VALUES) != all_values:
         raise _malformed("a field value holds a control character")
 
 
@@ -187,16 +196,14 @@ def _framing(length: bytes | None, coding: bytes | None, http_version: str) -> t
         return None, True
     if length is None:
         return None, False
-    if _CONTENT_LENGTH.fullmatch(length) is None:
+    if not length.isdigit() or len(length) > _MOST_DIGITS:
         raise _malformed("the content-length is not a number")
     return int(length), False
 
 
-def _form(form: re.Pattern[bytes], value: bytes | None) -> str | None:
+def _form(form: re.Pattern[bytes], value: bytes) -> str | None:
     """Give a value as text if it has this form; otherwise it is as good as absent."""
-    if value is None or form.fullmatch(value) is None:
-        return None
-    return value.decode("ascii")
+    return None if form.fullmatch(value) is None else value.decode("ascii")
 
 
 def _malformed(detail: str) -> Malformed:
