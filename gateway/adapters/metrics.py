@@ -56,6 +56,7 @@ class Metrics(Collector):
         self._decisions: Counter[tuple[str, ...]] = Counter()
         self._engine_requests: Counter[tuple[str, ...]] = Counter()
         self._streams: Counter[tuple[str, ...]] = Counter()
+        self._tokens: Counter[tuple[str, ...]] = Counter()
         self._parser_refused = 0
         self._phases = {phase: _Histogram() for phase in ("head", "judge", "first_byte", "total")}
         self._registry = CollectorRegistry()
@@ -69,6 +70,13 @@ class Metrics(Collector):
         ] += 1
         if record.engine is not None:
             self._engine_requests[record.engine, str(record.engine_status or _NONE)] += 1
+        usage = record.usage
+        if usage is not None:
+            tokens = self._tokens
+            whose = (record.plane, record.client or _NONE, record.model or _NONE)
+            tokens[(*whose, "prompt")] += usage.prompt or 0
+            tokens[(*whose, "completion")] += usage.completion or 0
+            tokens[(*whose, "reasoning")] += usage.reasoning or 0
         phases = self._phases
         if record.head_ms is not None:
             phases["head"].observe(record.head_ms)
@@ -115,6 +123,13 @@ class Metrics(Collector):
             decisions.add_metric(labels, count)
         for labels, count in self._streams.items():
             streams.add_metric(labels, count)
+        tokens = CounterMetricFamily(
+            "gateway_tokens",
+            "Tokens as counted; those of reasoning are among those of completion.",
+            labels=["plane", "client", "model", "kind"],
+        )
+        for labels, count in self._tokens.items():
+            tokens.add_metric(labels, count)
         for labels, count in self._engine_requests.items():
             requests.add_metric(labels, count)
         for caller, age_s in self._key_set_ages().items():
@@ -126,4 +141,4 @@ class Metrics(Collector):
         refused = CounterMetricFamily(
             "gateway_parser_refused", "Messages that were no valid HTTP request.", value=self._parser_refused
         )
-        return iter((decisions, phases, streams, requests, refused, ages, build))
+        return iter((decisions, phases, streams, requests, tokens, refused, ages, build))

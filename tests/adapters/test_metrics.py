@@ -6,6 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway import __version__
 from gateway.adapters.metrics import BUCKETS_S, Metrics
 from gateway.audit import AuditRecord, Verdict
+from gateway.dialects.call import Usage
 from gateway.reasons import Reason
 
 
@@ -45,6 +46,18 @@ def test_requests_to_engines_are_counted_by_status() -> None:
     assert samples == {
         "gateway_engine_requests_total engine=main status=200": 1,
         "gateway_engine_requests_total engine=main status=-": 1,
+    }
+
+
+def test_tokens_are_counted_by_client_model_and_kind() -> None:
+    metrics = Metrics()
+    metrics.observe(_record(client="acme", model="local", usage=Usage(10, 20, 5)))
+    metrics.observe(_record(client="acme", model="local", usage=Usage(1, None, None)))
+    metrics.observe(_record(client="acme", model="local"))
+    assert {name: value for name, value in _samples(metrics).items() if name.startswith("gateway_tokens_total")} == {
+        "gateway_tokens_total client=acme kind=prompt model=local plane=partner": 11,
+        "gateway_tokens_total client=acme kind=completion model=local plane=partner": 20,
+        "gateway_tokens_total client=acme kind=reasoning model=local plane=partner": 5,
     }
 
 
