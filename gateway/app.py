@@ -7,7 +7,7 @@ what was stays.
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from os import urandom
 from typing import TYPE_CHECKING, cast
 
@@ -24,6 +24,7 @@ from gateway.adapters.issuer_http import IssuerHttp
 from gateway.adapters.journal import Journal
 from gateway.adapters.jwks import IssuerSource, JwksFetcher
 from gateway.adapters.key_sets import KeySets
+from gateway.adapters.ledger_memory import MemoryLedger
 from gateway.adapters.readiness import readiness
 from gateway.adapters.relay import Relay
 from gateway.adapters.revoked_file import RevokedFile
@@ -41,8 +42,10 @@ if TYPE_CHECKING:
 
     from gateway.adapters.audit_log import AuditLog
     from gateway.adapters.downstream import Downstream
+    from gateway.adapters.ledger_valkey import ValkeyLedger
     from gateway.adapters.metrics import Metrics
     from gateway.adapters.ops import Readiness
+    from gateway.limits.ledger import Ledger
     from gateway.policy.model import Plane
     from gateway.settings import Settings
 
@@ -100,6 +103,8 @@ class Gateway:
         self._relay = Relay(self.clients, metrics, settings.sse_keep_alive)
         self._journal = Journal(log, metrics)
         self._clock = SystemClock()
+        self._shared = _shared_ledger(settings)
+        self.ledger: Ledger = self._shared or MemoryLedger()
         self._proofs = Proofs(urandom(32))
         self.apps = {
             listener: PlaneApp(enforcement, metrics) for listener, enforcement in self._enforcements(planes).items()
@@ -141,6 +146,7 @@ class Gateway:
             Authenticator(plane, self.key_sets, self._introspector, self.revoked),
             self._relay,
             self.catalogue,
+            self.ledger,
             self._journal,
             self._clock,
             self._proofs,
@@ -155,7 +161,11 @@ class Gateway:
     async def running(self) -> AsyncIterator[None]:
         """Keep keys fresh within this block, and close what is open behind it."""
         try:
-            async with self.key_sets.running(), self._introspector.running():
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(self.key_sets.running())
+                await stack.enter_async_context(self._introspector.running())
+                if self._shared is not None:
+                    await stack.enter_async_context(self._shared.running())
                 yield
         finally:
             for client in self.clients.values():
@@ -195,6 +205,16 @@ def misfits(settings: Settings, served: Mapping[str, Plane]) -> list[str]:
         if len(engine.urls) > 1
     ]
     return problems
+
+
+def _shared_ledger(settings: Settings) -> ValkeyLedger | None:
+    """Make the ledger that gateways share, if the settings name its server; its client takes a while to import."""
+    if settings.ledger is None:
+        return None
+    from gateway.adapters.ledger_valkey import ValkeyLedger  # noqa: PLC0415  (as said)
+
+    password = settings.ledger_password
+    return ValkeyLedger(settings.ledger, password.get_secret_value() if password else None)
 
 
 def _report_bug(request_id: str, error: BaseException) -> None:

@@ -111,7 +111,9 @@ class AuditRecord:
             "engine_status": self.engine_status,
             "outcome": self.outcome,
             "changes": [_bounded(change) for change in self.changes[:MOST_CHANGES]] if self.changes else (),
-            "usage": usage and {"prompt": usage.prompt, "completion": usage.completion, "reasoning": usage.reasoning},
+            "usage": usage
+            and {"prompt": usage.prompt, "completion": usage.completion, "reasoning": usage.reasoning}
+            | ({"estimated": True} if usage.estimated else {}),
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
             "ms": {

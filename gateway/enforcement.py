@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic
 
 from gateway.audit import AuditRecord, Outcome, Verdict
+from gateway.dialects.changes import value_after
 from gateway.dialects.openai_models import ModelEntry, model_body, models_body
 from gateway.dialects.registry import DIALECTS
 from gateway.gatehouse import Gatehouse
@@ -19,22 +20,24 @@ from gateway.identity import dpop
 from gateway.identity.challenge import challenge
 from gateway.identity.resource_metadata import ResourceMetadata
 from gateway.policy.decide import admit, endpoint_for, judge
-from gateway.policy.decision import Deny
+from gateway.policy.decision import Change, Deny
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
 from gateway.reasons import Malformed, Reason, Unavailable
 from gateway.refusal import Refusal
+from gateway.turnstile import Turnstile
 from gateway.wire.headers import RequestHeaders, media_type_is_json
 from gateway.wire.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from gateway.dialects.call import Dialect
+    from gateway.dialects.call import Call, Dialect
     from gateway.dialects.openai_models import ServedModel
     from gateway.identity.credential import Credential
     from gateway.policy.decision import Grant, Permit
     from gateway.policy.model import Deadlines, Endpoint, Plane
     from gateway.ports import Inbound, Ports
+    from gateway.turnstile import Passage
     from gateway.wire.hosts import HostRule
 
 
@@ -59,6 +62,7 @@ class Enforcement(Generic[InboundT]):
         self.plane = plane
         self._hosts = hosts
         self._ports = ports
+        self._turnstile = Turnstile(plane, ports.ledger)
         self._gatehouse = Gatehouse(plane, ports.authenticator, ports.clock, ports.proofs)
         endpoints = [endpoint for by_method in plane.endpoints.values() for endpoint in by_method.values()]
         self._endpoints = {endpoint.name: endpoint for endpoint in endpoints}
@@ -117,17 +121,31 @@ class Enforcement(Generic[InboundT]):
         record.subject = visitor.principal.subject
         grant = admit(self.plane, reading.endpoint, visitor.principal, visitor.address, ports.clock.today())
         if isinstance(grant, Deny):
+            if grant.client is not None:
+                await self._turnstile.count(grant.client, visitor.principal)
             return Refusal.of(grant)
         record.client = grant.client.name
         record.head_ms = (ports.clock.ticks() - begun) * 1000
-        dialect = DIALECTS[reading.endpoint.dialect]
-        if dialect.upstream is None:
-            return await self._list_models(inbound, record, grant)
-        request = await self._judge(inbound, record, reading, grant)
-        if isinstance(request, Deny):
-            return Refusal.of(request)
-        del reading  # and the credential with it, for as long as the answer takes
-        return self._close(record, await ports.dispatcher.forward(request, inbound), dialect)
+        passage = await self._turnstile.enter(grant)
+        if isinstance(passage, Refusal):
+            return passage
+        try:
+            dialect = DIALECTS[reading.endpoint.dialect]
+            if dialect.upstream is None:
+                return passage.stamped(await self._list_models(inbound, record, grant, passage.lines))
+            request = await self._judge(inbound, record, reading, grant, passage)
+            if not isinstance(request, UpstreamRequest):
+                return passage.stamped(request)
+            del reading  # and the credential with it, for as long as the answer takes
+            passage.began(request)
+            delivery = await ports.dispatcher.forward(request, inbound)
+            passage.ended(delivery)
+            return passage.stamped(self._close(record, delivery, dialect))
+        except (Malformed, Unavailable) as cause:
+            return passage.stamped(Refusal.of(cause))
+        finally:
+            await passage.leave()
+            record.usage = passage.usage
 
     def _read(self, inbound: InboundT, record: AuditRecord) -> _Reading | RequestHeaders | Deny:
         """Room 2: syntax, then host, path, method, query, credential; headers alone if the metadata are asked for."""
@@ -170,9 +188,9 @@ class Enforcement(Generic[InboundT]):
             inbound.answer(_OK, [*_lines(record.id), b"content-type: application/json\r\n"], self._metadata.body)
 
     async def _judge(
-        self, inbound: InboundT, record: AuditRecord, reading: _Reading, grant: Grant
-    ) -> UpstreamRequest | Deny:
-        """Rooms 4 and 5: the body, only now read; the judgement; what is sent instead."""
+        self, inbound: InboundT, record: AuditRecord, reading: _Reading, grant: Grant, passage: Passage
+    ) -> UpstreamRequest | Refusal:
+        """Rooms 4 and 5: the body, only now read; the judgement; what is sent instead; the tokens that it may cost."""
         ports = self._ports
         endpoint = reading.endpoint
         body = await _body(inbound, reading.headers, endpoint.body_limit or 0)
@@ -181,13 +199,15 @@ class Enforcement(Generic[InboundT]):
         call = dialect.read(body)
         permit = judge(self.plane, grant, call)
         if isinstance(permit, Deny):
-            return permit
+            return Refusal.of(permit)
         if permit.model is None or dialect.upstream is None:
             message = f"dialect {dialect.name} was permitted without a model"
             raise RuntimeError(message)
         record.model = permit.model.alias
         record.engine = permit.model.engine
         record.changes = [str(change) for change in permit.changes]
+        stream = value_after(call.fields, permit.changes, "stream") is True
+        wish = _wish(call, permit.changes, dialect.tells_usage) if stream else []
         method, path = dialect.upstream
         request = UpstreamRequest(
             record.id,
@@ -195,16 +215,23 @@ class Enforcement(Generic[InboundT]):
             permit.model.engine,
             method,
             path,
-            dialect.write(call, permit.changes),
-            next((bool(change.value) for change in reversed(permit.changes) if change.field == "stream"), call.stream),
+            dialect.write(call, [*permit.changes, *wish]),
+            stream,
             dialect,
             self._deadlines[endpoint.name],
             _lines(record.id, permit),
+            hides_usage=bool(wish),
         )
         record.judge_ms = (ports.clock.ticks() - begun) * 1000
+        refusal = await passage.reserve(request, permit.most_tokens)
+        if refusal is not None:
+            return refusal
+        request.lines += passage.lines
         return request
 
-    async def _list_models(self, inbound: InboundT, record: AuditRecord, grant: Grant) -> Refusal | None:
+    async def _list_models(
+        self, inbound: InboundT, record: AuditRecord, grant: Grant, limits: list[bytes]
+    ) -> Refusal | None:
         """Answer ``GET /v1/models`` and ``/v1/models/{model}``: the client's models that the engines really serve."""
         endpoint = grant.endpoint
         aliases = grant.client.models if endpoint.model is None else (endpoint.model,)
@@ -218,7 +245,7 @@ class Enforcement(Generic[InboundT]):
         if endpoint.model is not None and not listed:
             return Refusal.of(Deny(Reason.MODEL_NOT_PERMITTED))
         body = models_body(listed) if endpoint.model is None else model_body(listed[0])
-        inbound.answer(_OK, [*_lines(record.id), b"content-type: application/json\r\n"], body)
+        inbound.answer(_OK, [*_lines(record.id), *limits, b"content-type: application/json\r\n"], body)
         record.verdict, record.status = Verdict.PERMIT, _OK
         record.outcome = Outcome.OK if inbound.answered else Outcome.CLIENT_LEFT
         return None
@@ -240,7 +267,6 @@ class Enforcement(Generic[InboundT]):
         """Write into the record how a dispatch ended; give the refusal that the caller has yet to get."""
         record.verdict = Verdict.PERMIT
         record.engine_status = delivery.engine_status
-        record.usage = delivery.usage
         if delivery.first_byte_s is not None:
             record.first_byte_ms = delivery.first_byte_s * 1000
         if delivery.ending is Ending.DELIVERED:
@@ -319,6 +345,13 @@ _OUTCOMES = {
     (Reason.ENGINE_TIMEOUT, "idle"): Outcome.IDLE,
     (Reason.DRAINING, ""): Outcome.DRAINING,
 }
+
+
+def _wish(call: Call, changes: Sequence[Change], tells_usage: str | None) -> list[Change]:
+    """Ask for the count of a stream whose caller did not; no change of the policy's, so no record names it."""
+    if tells_usage is None or value_after(call.fields, changes, tells_usage) is True:
+        return []
+    return [Change("set", tells_usage, value=True)]
 
 
 async def _body(inbound: Inbound, headers: RequestHeaders, at_most: int) -> bytes:

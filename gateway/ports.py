@@ -10,15 +10,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from gateway.dialects.meter import Meter
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from gateway.audit import AuditRecord
-    from gateway.dialects.call import Dialect, Usage
+    from gateway.dialects.call import Dialect
     from gateway.dialects.openai_models import ServedModel
     from gateway.identity.credential import Credential
     from gateway.identity.dpop import Proofs
     from gateway.identity.principal import Principal
+    from gateway.limits.ledger import Ledger
     from gateway.policy.model import Deadlines
     from gateway.reasons import Malformed, Reason
 
@@ -58,6 +61,7 @@ class UpstreamRequest:
     """Room 5's work: what goes to the engine, and what the answer's head says besides the engine's own fields.
 
     No byte of the caller's target or header fields is in it. ``deadlines`` are resolved: no ``None`` is left.
+    ``hides_usage``: the gateway alone asked for the event with the engine's count. ``meter`` reads the answer.
     """
 
     id: str
@@ -70,6 +74,12 @@ class UpstreamRequest:
     dialect: Dialect
     deadlines: Deadlines
     lines: list[bytes]
+    hides_usage: bool = False
+    meter: Meter = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Have a meter ready for the answer."""
+        self.meter = Meter(self.dialect, hides=self.hides_usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +104,8 @@ class Ending(Enum):
 class Delivery:
     """What became of a dispatched request.
 
-    ``first_byte_s``: seconds from its dispatch to the first byte of the body.
+    ``first_byte_s``: seconds from its dispatch to the first byte of the body. ``sent``: whether anything of it went to
+    an engine.
     """
 
     ending: Ending
@@ -102,8 +113,13 @@ class Delivery:
     detail: str = ""
     engine_status: int | None = None
     answer: EngineAnswer | None = None
-    usage: Usage | None = None
     first_byte_s: float | None = None
+    sent: bool = True
+
+    @property
+    def whole(self) -> bool:
+        """Whether the caller got all of an answer."""
+        return self.ending is Ending.DELIVERED and not self.detail
 
 
 InboundT = TypeVar("InboundT", bound=Inbound)
@@ -168,6 +184,7 @@ class Ports(Generic[InboundT]):
     authenticator: Authenticator
     dispatcher: Dispatcher[InboundT]
     catalogue: Catalogue
+    ledger: Ledger
     journal: Journal
     clock: Clock
     proofs: Proofs

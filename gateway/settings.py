@@ -87,7 +87,8 @@ class Settings(_Part):
     engines: dict[str, Engine] = {}
     issuers: dict[str, Issuer] = {}
     deadlines: Deadlines = Deadlines()
-    ledger: str = "memory://"
+    ledger: values.Ledger = None
+    ledger_password: values.Secret | None = None
     audit_log: str = "stdout"
     cache_salt_secret: values.Secret | None = None
     revoked_file: values.File | None = None
@@ -129,7 +130,7 @@ _SHAPE = Shape(
     single=_fields(Settings) - {name.upper() for name in _SECTIONS} - {"DEADLINES"},
     fixed={"DEADLINES": _fields(Deadlines)},
     named={name.upper(): _fields(part) if part else frozenset() for name, part in _SECTIONS.items()},
-    secrets=frozenset({"API_KEY", "CLIENT_SECRET", "CACHE_SALT_SECRET", "OPS_TOKEN"}),
+    secrets=frozenset({"API_KEY", "CLIENT_SECRET", "CACHE_SALT_SECRET", "LEDGER_PASSWORD", "OPS_TOKEN"}),
 )
 
 
@@ -156,10 +157,12 @@ def _sentence(problem: Mapping[str, object]) -> str:
 def _unsupported(settings: Settings) -> Iterator[str]:
     """Refuse what would leave something open if it were ignored."""
     given = settings.model_fields_set
-    if settings.ledger != "memory://":
-        yield "GATEWAY_LEDGER must be memory://: this version has no other ledger."
     if settings.workers != 1:
-        yield "GATEWAY_WORKERS must be 1: with a ledger in memory, each process would grant the limits anew."
+        yield (
+            "GATEWAY_WORKERS must be 1: with a ledger in memory, each process would grant the limits anew."
+            if settings.ledger is None
+            else "GATEWAY_WORKERS must be 1: start this version once for each process, on listeners of their own."
+        )
     for name in ("tls", "cache_salt_secret"):
         if name in given:
             yield f"{variable((name,))} is not supported by this version: remove it."
@@ -178,6 +181,8 @@ def _halves(settings: Settings) -> Iterator[str]:
 def _contradictions(settings: Settings) -> Iterator[str]:
     """Find what is well-formed alone and wrong together."""
     yield from _halves(settings)
+    if settings.ledger_password is not None and settings.ledger is None:
+        yield "GATEWAY_LEDGER_PASSWORD has no server: set GATEWAY_LEDGER, such as valkey://127.0.0.1:6379."
     if not set(settings.listeners) - {OPS}:
         yield "No listener is configured: set one, such as GATEWAY_LISTENERS__PUBLIC=127.0.0.1:8080."
     seen: dict[Tcp | Unix, str] = {}

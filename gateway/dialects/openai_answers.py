@@ -7,6 +7,7 @@ engine's own message. Answers are searched, not parsed: a piece without a count 
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from gateway.dialects.call import Usage
@@ -23,6 +24,8 @@ _USAGE = b'"usage":'
 # A name of a member follows one of these; a quote within text follows a backslash.
 _BEFORE_NAME = frozenset(b"{, \t\r\n")
 _LONGEST_USAGE = 4096
+_NO_CHOICE = re.compile(rb'"choices":\s*\[\s*\]')
+_BLANK = re.compile(rb"(\r\n\r\n|\n\n|\r\r)")
 _decoder = json.JSONDecoder()
 
 
@@ -66,6 +69,24 @@ def usage(data: bytes) -> Usage | None:
                 return found
         end = data.rfind(_USAGE, 0, end)
     return None
+
+
+def without_usage(events: bytes) -> bytes:
+    """Give events of chat or completions without those that have a count and no choice."""
+    if _NO_CHOICE.search(events) is None:
+        return events
+    parts = _BLANK.split(events)  # an event, the end of it, the next event, …, and what follows the last end
+    kept = [part + end for part, end in zip(parts[::2], [*parts[1::2], b""], strict=True) if not _is_usage(part)]
+    return b"".join(kept)
+
+
+def _is_usage(event: bytes) -> bool:
+    """Tell whether an event is the one that answers ``stream_options.include_usage``."""
+    try:
+        value = json.loads(event.removeprefix(b"data:")) if _NO_CHOICE.search(event) else None
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and value.get("choices") == [] and value.get("usage") is not None
 
 
 def _usage(text: bytes) -> Usage | None:

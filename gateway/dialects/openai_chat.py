@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gateway.dialects import openai_answers
 from gateway.dialects.fields import load
 from gateway.dialects.openai_body import OpenAIBody
 
@@ -12,12 +13,22 @@ if TYPE_CHECKING:
 
 CHAT = load("openai_chat")
 
+# Within text a quote follows a backslash, so that no answer can hold these.
+_DELTA = b'"delta":{"'
+_ROLE = b'"delta":{"role"'
+
 
 class OpenAIChat(OpenAIBody):
     """Chat completions, streamed or not."""
 
     name: str = "openai-chat"
     upstream: tuple[str, str] | None = ("POST", "/v1/chat/completions")
+    tells_usage: str | None = "stream_options.include_usage"
+    without_usage = staticmethod(openai_answers.without_usage)
+
+    def produced(self, events: bytes) -> int:
+        """Count the deltas: vLLM writes one for each token and choice, after a first one with the role alone."""
+        return events.count(_DELTA) - events.count(_ROLE)
 
 
 def unmet(body: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -71,6 +71,7 @@ class OpenAIModels:
     """The list (``openai-models``) or one entry (``openai-model``); see ``call.Dialect``."""
 
     upstream: tuple[str, str] | None = None
+    tells_usage: str | None = None
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -87,6 +88,14 @@ class OpenAIModels:
 
     def usage(self, data: bytes) -> None:
         """Count nothing."""
+
+    def produced(self, _events: bytes) -> int:
+        """Produce nothing."""
+        return 0
+
+    def without_usage(self, events: bytes) -> bytes:
+        """Leave out nothing."""
+        return events
 
     def ends(self, _events: bytes) -> bool:
         """Stream nothing."""

@@ -15,6 +15,9 @@ BYTES_PER_TOKEN = 4
 MEDIA_TOKENS = 1000
 """For an image or a recording within the body, whose length in base64 says nothing about its tokens."""
 
+MOST = 10**12
+"""More than anybody means by a number of tokens, and few enough to be added up anywhere."""
+
 _MEDIA = b'"data:'
 _DATA_URL = re.compile(rb'"data:[^"]*"')
 
@@ -28,14 +31,16 @@ class Charge(NamedTuple):
     @property
     def tokens(self) -> int:
         """Both together."""
-        return self.prompt + self.completion
+        return min(MOST, self.prompt + self.completion)
 
     def spent(self, prompt: int | None, completion: int | None) -> int:
         """Give what is charged, from the engine's count or ours; ``None`` where nobody counted.
 
         A prompt that nobody counted is charged as estimated, an answer that nobody counted as the most it could be.
         """
-        return (self.prompt if prompt is None else prompt) + (self.completion if completion is None else completion)
+        return Charge(
+            self.prompt if prompt is None else prompt, self.completion if completion is None else completion
+        ).tokens
 
 
 def prompt_tokens(body: bytes) -> int:

@@ -11,14 +11,9 @@ from typing import TYPE_CHECKING
 from gateway.limits.ledger import SECOND_US
 
 if TYPE_CHECKING:
-    from gateway.limits.ledger import Lease, Quota, Refused
+    from gateway.limits.ledger import Lease, Refused
     from gateway.limits.limit import Limit
 
-_OPENAI = (
-    b"x-ratelimit-limit-%b: %d\r\n"
-    b"x-ratelimit-remaining-%b: %d\r\n"
-    b"x-ratelimit-reset-%b: %b\r\n"
-)  # fmt: skip
 _MS = 1000
 _MINUTE_S, _HOUR_S = 60, 3600
 
@@ -26,7 +21,7 @@ _MINUTE_S, _HOUR_S = 60, 3600
 class LimitFields:
     """The fields of one limit; what never changes is written once."""
 
-    __slots__ = ("_policy",)
+    __slots__ = ("_policy", "_requests")
 
     def __init__(self, limit: Limit) -> None:
         named = [b'"requests";q=%d;w=60' % limit.requests_per_minute]
@@ -35,32 +30,35 @@ class LimitFields:
         if limit.tokens_per_day is not None:
             named.append(b'"tokens-per-day";q=%d;w=86400;qu="tokens"' % limit.tokens_per_day)
         self._policy = b"ratelimit-policy: " + b", ".join(named) + b"\r\n"
+        self._requests = b"x-ratelimit-limit-requests: %d\r\n" % limit.requests_per_minute
 
-    def lines(self, of: Lease | Refused) -> bytes:
+    def lines(self, of: Lease | Refused) -> list[bytes]:
         """Give the lines for an answer; of two limits of tokens, OpenAI's fields tell the one that has less left."""
-        requests, minute, day = of.requests, of.minute, of.day
-        parts = [_openai(b"requests", requests), self._policy, b'ratelimit: "requests"', _left(requests)]
+        (_, left, reset_us), minute, day = of.requests, of.minute, of.day
+        rest = b""
         if minute is not None:
-            parts += (b', "tokens"', _left(minute))
+            rest = b', "tokens";r=%d;t=%d' % (minute.left, _seconds(minute.reset_us))
         if day is not None:
-            parts += (b', "tokens-per-day"', _left(day))
-        parts.append(b"\r\n")
-        tokens = min((quota for quota in (minute, day) if quota is not None), key=_by_left, default=None)
+            rest += b', "tokens-per-day";r=%d;t=%d' % (day.left, _seconds(day.reset_us))
+        lines = [
+            self._requests,
+            b"x-ratelimit-remaining-requests: %d\r\n" % left,
+            b"x-ratelimit-reset-requests: %b\r\n" % duration(reset_us),
+            self._policy,
+            b'ratelimit: "requests";r=%d;t=%d%b\r\n' % (left, _seconds(reset_us), rest),
+        ]
+        tokens = minute if day is None or (minute is not None and minute.left <= day.left) else day
         if tokens is not None:
-            parts.append(_openai(b"tokens", tokens))
-        return b"".join(parts)
+            lines += (
+                b"x-ratelimit-limit-tokens: %d\r\n" % tokens.limit,
+                b"x-ratelimit-remaining-tokens: %d\r\n" % tokens.left,
+                b"x-ratelimit-reset-tokens: %b\r\n" % duration(tokens.reset_us),
+            )
+        return lines
 
 
-def _by_left(quota: Quota) -> int:
-    return quota.left
-
-
-def _left(quota: Quota) -> bytes:
-    return b";r=%d;t=%d" % (quota.left, -(-quota.reset_us // SECOND_US))
-
-
-def _openai(unit: bytes, quota: Quota) -> bytes:
-    return _OPENAI % (unit, quota.limit, unit, quota.left, unit, duration(quota.reset_us))
+def _seconds(us: int) -> int:
+    return -(-us // SECOND_US)
 
 
 def duration(us: int) -> bytes:

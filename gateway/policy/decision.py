@@ -20,12 +20,14 @@ class Deny:
 
     ``detail`` and ``param`` are safe to show (see ``Malformed``); ``record`` is for the audit record alone. For a wrong
     method, ``detail`` is the value of ``Allow`` (RFC 9110 §10.2.1), for a missing scope the scopes that are needed.
+    ``client``: whose request it is, where that is known: it counts against its limits.
     """
 
     reason: Reason
     detail: str = ""
     param: str | None = None
     record: str = ""
+    client: Client | None = dataclasses.field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,12 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """The court let the call through. ``model`` is the resolved model; ``None`` for dialects without one."""
+    """The court let the call through.
+
+    ``model`` is the resolved model; ``None`` for dialects without one. ``most_tokens`` is the most that all answers
+    together can have; 0 where no text is generated.
+    """
 
     changes: tuple[Change, ...] = ()
     model: Model | None = None
+    most_tokens: int = 0

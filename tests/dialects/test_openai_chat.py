@@ -235,3 +235,15 @@ def test_values_have_the_type_of_their_field_and_nothing_is_coerced(name: str, g
 )
 def test_fields_that_mean_nothing_alone_are_named(body: dict[str, Any], found: list[tuple[str, str]]) -> None:
     assert unmet(body) == found
+
+
+def test_a_stream_must_be_asked_for_its_count() -> None:
+    assert OpenAIChat().tells_usage == "stream_options.include_usage"
+
+
+def test_each_delta_is_a_token_but_the_one_with_the_role() -> None:
+    role = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
+    said = b'data: {"choices":[{"index":0,"delta":{"content":"\\"delta\\":{\\""}}]}\n\n'
+    thought = b'data: {"choices":[{"index":0,"delta":{"reasoning":"hm"}}]}\n\n'
+    ended = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"abort"}]}\n\n'
+    assert OpenAIChat().produced(role + said + thought + ended + b"data: [DONE]\n\n") == 2

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gateway.limits.charge import MEDIA_TOKENS, Charge, prompt_tokens
+from gateway.limits.charge import MEDIA_TOKENS, MOST, Charge, prompt_tokens
 
 
 def test_a_prompt_is_estimated_by_its_bytes_and_never_as_nothing() -> None:
@@ -26,3 +26,7 @@ def test_what_nobody_counted_is_charged_as_estimated_and_as_the_most_that_it_cou
     assert charge.spent(None, 7) == 17
     assert charge.spent(12, None) == 112
     assert charge.spent(None, None) == 110
+
+
+def test_numbers_that_nobody_can_mean_are_cut() -> None:
+    assert Charge(10, 2**64).tokens == Charge(1, 1).spent(2**64, 2**64) == MOST
