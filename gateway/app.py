@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from gateway.adapters.ledger_valkey import ValkeyLedger
     from gateway.adapters.metrics import Metrics
     from gateway.adapters.ops import Readiness
-    from gateway.limits.ledger import Ledger
     from gateway.policy.model import Plane
     from gateway.settings import Settings
 
@@ -104,7 +103,7 @@ class Gateway:
         self._journal = Journal(log, metrics)
         self._clock = SystemClock()
         self._shared = _shared_ledger(settings)
-        self.ledger: Ledger = self._shared or MemoryLedger()
+        self.ledger: MemoryLedger | ValkeyLedger = self._shared or MemoryLedger()
         self._proofs = Proofs(urandom(32))
         self.apps = {
             listener: PlaneApp(enforcement, metrics) for listener, enforcement in self._enforcements(planes).items()

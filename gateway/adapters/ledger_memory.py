@@ -7,15 +7,16 @@ little with each request, so that memory follows who was here lately and not who
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING
 
+from gateway.limits.ledger import Lease
 from gateway.limits.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway.limits.ledger import Holder, Lease, Refused
+    from gateway.limits.ledger import Holder, Refused
     from gateway.limits.limit import Limit
 
 LOOKED_AT = 2
@@ -33,12 +34,17 @@ def _unix_us() -> int:
 
 
 class MemoryLedger:
-    """The ``Ledger`` of one process. ``ticks`` never go back; ``unix`` tells the day; both in microseconds."""
+    """The ``Ledger`` of one process.
+
+    ``ticks`` never go back; ``unix`` tells the day; both in microseconds. ``open``: requests under way, by plane and
+    client.
+    """
 
     def __init__(self, ticks: Callable[[], int] = _ticks_us, unix: Callable[[], int] = _unix_us) -> None:
         self._ticks = ticks
         self._unix = unix
         self._tallies: OrderedDict[Holder, Tally] = OrderedDict()
+        self.open: Counter[tuple[str, str]] = Counter()
 
     async def count(self, holder: Holder, limit: Limit) -> None:
         """Count a request that is refused already."""
@@ -48,7 +54,10 @@ class MemoryLedger:
     async def enter(self, holder: Holder, limit: Limit) -> Lease | Refused:
         """Let a request in, or not."""
         now = self._ticks()
-        return self._tally(holder, now).enter(holder, limit, now)
+        verdict = self._tally(holder, now).enter(holder, limit, now)
+        if isinstance(verdict, Lease):
+            self.open[holder[:2]] += 1
+        return verdict
 
     async def reserve(self, lease: Lease, tokens: int) -> Refused | None:
         """Count the most that a call can use."""
@@ -58,11 +67,7 @@ class MemoryLedger:
         """Free the place and count what was used; the holder of a lease that is not settled is never forgotten."""
         if not lease.settled:
             self._tallies[lease.holder].settle(lease, tokens)
-
-    def open(self, holder: Holder) -> int:
-        """Give how many requests of a holder are open."""
-        tally = self._tallies.get(holder)
-        return 0 if tally is None else tally.open
+            self.open[lease.holder[:2]] -= 1
 
     def _tally(self, holder: Holder, now: int) -> Tally:
         tallies = self._tallies

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import deque
+from collections import Counter, deque
 from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from hashlib import sha256
@@ -50,7 +50,10 @@ _log = structlog.get_logger("gateway.ledger")
 
 
 class ValkeyLedger:
-    """The ``Ledger`` of all gateways that name one server. ``password`` is sent to it and kept nowhere else."""
+    """The ``Ledger`` of all gateways that name one server. ``password`` is sent to it and kept nowhere else.
+
+    ``open``: requests under way in this process, by plane and client. ``ready``: whether the server answered last time.
+    """
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class ValkeyLedger:
         self._answer_s = answer_s
         self._lease_s = lease_s
         self._server: Any = Valkey(connection_pool=_pool(address, password))  # its commands have no types
+        self.open: Counter[tuple[str, str]] = Counter()
         self._held: dict[Holder, set[str]] = {}
         self._unsettled: deque[tuple[Lease, int]] = deque(maxlen=UNSETTLED_AT_MOST)
         self.ready = True
@@ -99,6 +103,7 @@ class ValkeyLedger:
         if verdict:
             return Refused(_REFUSALS[verdict], wait, requests)
         self._held.setdefault(holder, set()).add(lease_id)
+        self.open[holder[:2]] += 1
         return Lease(holder, limit, requests, lease_id)
 
     async def reserve(self, lease: Lease, tokens: int) -> Refused | None:
@@ -124,6 +129,7 @@ class ValkeyLedger:
         if lease.settled:
             return
         lease.settled = True
+        self.open[lease.holder[:2]] -= 1
         held = self._held.get(lease.holder)
         if held is not None:
             held.discard(lease.id)

@@ -49,10 +49,19 @@ class _Histogram:
 
 
 class Metrics(Collector):
-    """The counts of one process. ``key_set_ages`` gives seconds since the last good fetch, by caller."""
+    """The counts of one process.
 
-    def __init__(self, key_set_ages: Callable[[], Mapping[str, float]] = dict) -> None:
+    ``key_set_ages`` gives seconds since the last good fetch, by caller; ``open_requests`` those that hold a place, by
+    plane and client.
+    """
+
+    def __init__(
+        self,
+        key_set_ages: Callable[[], Mapping[str, float]] = dict,
+        open_requests: Callable[[], Mapping[tuple[str, str], int]] = dict,
+    ) -> None:
         self._key_set_ages = key_set_ages
+        self._open_requests = open_requests
         self._decisions: Counter[tuple[str, ...]] = Counter()
         self._engine_requests: Counter[tuple[str, ...]] = Counter()
         self._streams: Counter[tuple[str, ...]] = Counter()
@@ -130,6 +139,11 @@ class Metrics(Collector):
         )
         for labels, count in self._tokens.items():
             tokens.add_metric(labels, count)
+        places = GaugeMetricFamily(
+            "gateway_requests_open", "Requests that hold a place of their client's.", labels=["plane", "client"]
+        )
+        for labels, count in self._open_requests().items():
+            places.add_metric(labels, count)
         for labels, count in self._engine_requests.items():
             requests.add_metric(labels, count)
         for caller, age_s in self._key_set_ages().items():
@@ -141,4 +155,4 @@ class Metrics(Collector):
         refused = CounterMetricFamily(
             "gateway_parser_refused", "Messages that were no valid HTTP request.", value=self._parser_refused
         )
-        return iter((decisions, phases, streams, requests, tokens, refused, ages, build))
+        return iter((decisions, phases, streams, places, requests, tokens, refused, ages, build))

@@ -51,10 +51,12 @@ async def test_each_step_is_one_question_by_digest_with_keys_of_one_slot(
     assert lease.requests == (60, 59, 60_000_000)
     assert await ledger.reserve(lease, 110) is None
     assert (lease.reserved, lease.on_day) == (110, 20_000)
+    assert ledger.open == {("partner", "acme"): 1}
     assert lease.minute == (1000, 890, 60_000_000)
     assert lease.day == (5000, 4890, 86_400_000_000 - 5)
     await ledger.settle(lease, 42)
     await ledger.settle(lease, 42)
+    assert ledger.open == {("partner", "acme"): 0}
     scripts = Scripts.on()
     assert [command[:3] for command in server.asked] == [
         [b"EVALSHA", script.digest.encode(), b"2"] for script in (scripts.enter, scripts.reserve, scripts.settle)

@@ -61,6 +61,12 @@ def test_tokens_are_counted_by_client_model_and_kind() -> None:
     }
 
 
+def test_places_that_are_held_are_told_by_client() -> None:
+    held = {("partner", "acme"): 2}
+    samples = _samples(Metrics(open_requests=lambda: held))
+    assert samples["gateway_requests_open client=acme plane=partner"] == 2
+
+
 def test_the_time_of_each_phase_goes_into_its_histogram() -> None:
     metrics = Metrics()
     metrics.observe(_record(head_ms=0.5, judge_ms=1.0, first_byte_ms=30.0, total_ms=700_000.0))

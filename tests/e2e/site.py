@@ -181,7 +181,13 @@ def wait(condition: Callable[[], object], what: str, within: float = 5.0) -> Non
 
 
 @contextlib.contextmanager
-def running(folder: Path, *, program: Sequence[str] = ("-m", "gateway"), **settings: str) -> Iterator[Site]:
+def running(
+    folder: Path,
+    *,
+    program: Sequence[str] = ("-m", "gateway"),
+    planes: Sequence[str] = ("policy.yaml", "lenient.yaml"),
+    **settings: str,
+) -> Iterator[Site]:
     """Run everything within this block; ``settings`` are added to the gateway's, without their prefix."""
     with contextlib.ExitStack() as stack:
         begin = stack.enter_context
@@ -193,7 +199,7 @@ def running(folder: Path, *, program: Sequence[str] = ("-m", "gateway"), **setti
         public, inside, ops, down = (free_port() for _ in range(4))
         policies = folder / "policies"
         policies.mkdir()
-        for name in ("policy.yaml", "lenient.yaml"):
+        for name in planes:
             (policies / name).write_text(policy_text(name, issuer.url), encoding="utf-8")
         environment = {
             "GATEWAY_POLICIES": str(policies),
