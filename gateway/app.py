@@ -19,6 +19,7 @@ from gateway.adapters.clock import SystemClock, new_request_id
 from gateway.adapters.edge import EXTENSION
 from gateway.adapters.engine_client import EngineClient
 from gateway.adapters.engine_pool import EnginePool
+from gateway.adapters.engine_queue import EngineQueue, QueuedDispatcher
 from gateway.adapters.introspection import IntrospectionSource, Introspector
 from gateway.adapters.issuer_http import IssuerHttp
 from gateway.adapters.journal import Journal
@@ -99,7 +100,12 @@ class Gateway:
         self._introspector = Introspector(_introspection_sources(settings), self._issuer_http)
         self.revoked = RevokedFile(settings.revoked_file)
         self.revoked.load()
-        self._relay = Relay(self.clients, metrics, settings.sse_keep_alive)
+        queues = {
+            name: EngineQueue(engine.in_flight, engine.waiting, engine.wait)
+            for name, engine in settings.engines.items()
+            if engine.in_flight is not None
+        }
+        self._dispatcher = QueuedDispatcher(Relay(self.clients, metrics, settings.sse_keep_alive), queues, metrics)
         self._journal = Journal(log, metrics)
         self._clock = SystemClock()
         self._shared = _shared_ledger(settings)
@@ -143,7 +149,7 @@ class Gateway:
     def _enforcement(self, plane: Plane) -> Enforcement[Downstream]:
         ports = Ports(
             Authenticator(plane, self.key_sets, self._introspector, self.revoked),
-            self._relay,
+            self._dispatcher,
             self.catalogue,
             self.ledger,
             self._journal,

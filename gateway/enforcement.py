@@ -19,6 +19,7 @@ from gateway.gatehouse import Gatehouse
 from gateway.identity import dpop
 from gateway.identity.challenge import challenge
 from gateway.identity.resource_metadata import ResourceMetadata
+from gateway.limits.waiting_room import RANKS
 from gateway.policy.decide import admit, endpoint_for, judge
 from gateway.policy.decision import Change, Deny
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
@@ -221,6 +222,7 @@ class Enforcement(Generic[InboundT]):
             self._deadlines[endpoint.name],
             _lines(record.id, permit),
             hides_usage=bool(wish),
+            rank=RANKS[grant.client.limit.priority],
         )
         record.judge_ms = (ports.clock.ticks() - begun) * 1000
         refusal = await passage.reserve(request, permit.most_tokens)

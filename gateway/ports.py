@@ -61,7 +61,8 @@ class UpstreamRequest:
     """Room 5's work: what goes to the engine, and what the answer's head says besides the engine's own fields.
 
     No byte of the caller's target or header fields is in it. ``deadlines`` are resolved: no ``None`` is left.
-    ``hides_usage``: the gateway alone asked for the event with the engine's count. ``meter`` reads the answer.
+    ``hides_usage``: the gateway alone asked for the event with the engine's count. ``rank``: who goes first where
+    requests wait, the least of them. ``meter`` reads the answer.
     """
 
     id: str
@@ -75,6 +76,7 @@ class UpstreamRequest:
     deadlines: Deadlines
     lines: list[bytes]
     hides_usage: bool = False
+    rank: int = 1
     meter: Meter = field(init=False)
 
     def __post_init__(self) -> None:

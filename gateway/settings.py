@@ -34,13 +34,20 @@ class _Part(BaseModel):
 
 
 class Engine(_Part):
-    """How to reach one engine of the policies: replicas, the gateway's own key for it, and connections kept open."""
+    """How to reach one engine of the policies: replicas, the gateway's own key for it, and connections kept open.
+
+    ``in_flight``: the most requests that it gets at one time; so many more may be ``waiting``, and so long they
+    ``wait``. Without it, whatever is permitted is sent at once.
+    """
 
     urls: values.EngineUrls
     api_key: values.Secret | None = None
     pool: values.Count = 256
     keep_alive: values.SecondsOrZero = 4.0
     plain_http: values.Boolean = False
+    in_flight: values.Count | None = None
+    waiting: values.Count = 64
+    wait: values.Seconds = 5.0
 
 
 class Issuer(_Part):
@@ -178,9 +185,19 @@ def _halves(settings: Settings) -> Iterator[str]:
             yield f"{variable(('issuers', name, 'cache'))} is more than 60s: so long could a revoked token be used."
 
 
+def _without_bound(settings: Settings) -> Iterator[str]:
+    """Find a waiting room before an engine that nobody has to wait for."""
+    for name, engine in settings.engines.items():
+        for field in ("waiting", "wait"):
+            if field in engine.model_fields_set and engine.in_flight is None:
+                bound = variable(("engines", name, "in_flight"))
+                yield f"{variable(('engines', name, field))} has no meaning without a bound: set {bound}."
+
+
 def _contradictions(settings: Settings) -> Iterator[str]:
     """Find what is well-formed alone and wrong together."""
     yield from _halves(settings)
+    yield from _without_bound(settings)
     if settings.ledger_password is not None and settings.ledger is None:
         yield "GATEWAY_LEDGER_PASSWORD has no server: set GATEWAY_LEDGER, such as valkey://127.0.0.1:6379."
     if not set(settings.listeners) - {OPS}:

@@ -65,6 +65,7 @@ class Metrics(Collector):
         self._decisions: Counter[tuple[str, ...]] = Counter()
         self._engine_requests: Counter[tuple[str, ...]] = Counter()
         self._streams: Counter[tuple[str, ...]] = Counter()
+        self._waiting: Counter[str] = Counter()
         self._tokens: Counter[tuple[str, ...]] = Counter()
         self._parser_refused = 0
         self._phases = {phase: _Histogram() for phase in ("head", "judge", "first_byte", "total")}
@@ -104,6 +105,14 @@ class Metrics(Collector):
         """Count one that has ended, in whatever way."""
         self._streams[plane, engine] -= 1
 
+    def began_to_wait(self, engine: str) -> None:
+        """Count a request that waits for an engine."""
+        self._waiting[engine] += 1
+
+    def waits_no_longer(self, engine: str) -> None:
+        """Count one that got its turn, gave up, or was sent away."""
+        self._waiting[engine] -= 1
+
     def parser_refused(self) -> None:
         """Count bytes that were no HTTP request."""
         self._parser_refused += 1
@@ -132,6 +141,9 @@ class Metrics(Collector):
             decisions.add_metric(labels, count)
         for labels, count in self._streams.items():
             streams.add_metric(labels, count)
+        waiting = GaugeMetricFamily("gateway_requests_waiting", "Requests that wait for an engine.", labels=["engine"])
+        for engine, count in self._waiting.items():
+            waiting.add_metric([engine], count)
         tokens = CounterMetricFamily(
             "gateway_tokens",
             "Tokens as counted; those of reasoning are among those of completion.",
@@ -155,4 +167,4 @@ class Metrics(Collector):
         refused = CounterMetricFamily(
             "gateway_parser_refused", "Messages that were no valid HTTP request.", value=self._parser_refused
         )
-        return iter((decisions, phases, streams, places, requests, tokens, refused, ages, build))
+        return iter((decisions, phases, streams, places, waiting, requests, tokens, refused, ages, build))

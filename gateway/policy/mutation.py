@@ -39,6 +39,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "otherwise": ("refuse", "lower", "disable"),
     "default": ("disabled", "enabled"),
     "may_enable": ("everyone", "nobody"),
+    "priority": ("high", "normal", "low"),
     "thinking_switch": ("enable_thinking", "thinking", "reasoning_effort", "none"),
 }
 

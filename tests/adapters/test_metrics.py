@@ -61,6 +61,14 @@ def test_tokens_are_counted_by_client_model_and_kind() -> None:
     }
 
 
+def test_those_who_wait_for_an_engine_are_told() -> None:
+    metrics = Metrics()
+    for _ in range(3):
+        metrics.began_to_wait("main")
+    metrics.waits_no_longer("main")
+    assert _samples(metrics)["gateway_requests_waiting engine=main"] == 2
+
+
 def test_places_that_are_held_are_told_by_client() -> None:
     held = {("partner", "acme"): 2}
     samples = _samples(Metrics(open_requests=lambda: held))
