@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.raw_http import Answer, Connection
 from tests.e2e.site import HI, running, wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.e2e.raw_http import Answer, Connection
     from tests.e2e.site import Site
 
 
