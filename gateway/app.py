@@ -8,6 +8,7 @@ what was stays.
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from os import urandom
 from typing import TYPE_CHECKING, cast
 
@@ -30,8 +31,9 @@ from gateway.adapters.readiness import readiness
 from gateway.adapters.relay import Relay
 from gateway.adapters.revoked_file import RevokedFile
 from gateway.enforcement import Enforcement
+from gateway.identity.confirmation import MTLS
 from gateway.identity.dpop import Proofs
-from gateway.identity.issuer import IntrospectionIssuer
+from gateway.identity.issuer import AccessTokenIssuer, IntrospectionIssuer
 from gateway.policy.model import Deadlines
 from gateway.ports import Ports
 from gateway.settings import OPS
@@ -127,9 +129,12 @@ class Gateway:
 
     async def readiness(self, *, draining: bool) -> Readiness:
         """Report whether this process can do its work."""
-        return await readiness(
+        report = await readiness(
             self.planes, self.catalogue, self.key_sets, self.settings.not_enforced, draining=draining
         )
+        if self._shared is None or await self._shared.answers():
+            return report
+        return replace(report, ready=False, problems=(*report.problems, "the ledger does not answer"))
 
     def reload(self, planes: Sequence[Plane]) -> None:
         """Put new policies in place of all the old ones. Raises ``Misfit`` and changes nothing when they do not fit."""
@@ -199,6 +204,14 @@ def misfits(settings: Settings, served: Mapping[str, Plane]) -> list[str]:
             if client.networks and settings.listeners[listener].loopback and plane.edge is None
         ]
         problems += [
+            f"{plane.source}: the caller {name!r} has 'sender: mtls', but the listener {listener!r} asks for no "
+            f"client certificates: set GATEWAY_TLS__{_upper(listener)}__CERT, …__KEY and …__CLIENT_CA."
+            for name, trust in plane.callers.items()
+            if isinstance(trust, AccessTokenIssuer)
+            and trust.sender == MTLS
+            and not _asks_for_certificates(settings, listener)
+        ]
+        problems += [
             f"{plane.source}: the caller {name!r} asks its issuer about tokens, and has no credential for that: "
             f"set GATEWAY_ISSUERS__{_upper(name)}__CLIENT_ID and …__CLIENT_SECRET."
             for name, trust in plane.callers.items()
@@ -220,6 +233,10 @@ def _shared_ledger(settings: Settings) -> ValkeyLedger | None:
 
     password = settings.ledger_password
     return ValkeyLedger(settings.ledger, password.get_secret_value() if password else None)
+
+
+def _asks_for_certificates(settings: Settings, listener: str) -> bool:
+    return listener in settings.tls and settings.tls[listener].client_ca is not None
 
 
 def _report_bug(request_id: str, error: BaseException) -> None:

@@ -107,6 +107,13 @@ def parser() -> argparse.ArgumentParser:
     token.add_argument(
         "--client-secret-file", type=Path, metavar="FILE", help="the secret; read from standard input when absent"
     )
+    token.add_argument(
+        "--client-certificate",
+        nargs=2,
+        type=Path,
+        metavar=("CERT", "KEY"),
+        help="show this certificate; without a secret's file it is the whole credential (RFC 8705)",
+    )
     token.add_argument("--scope", metavar="SCOPES", help="scopes, with a space between them")
     token.add_argument("--resource", metavar="URI", help="the audience, as RFC 8707 asks for it")
     token.add_argument("--audience", metavar="TEXT", help="the audience, as Auth0 asks for it")
@@ -114,7 +121,13 @@ def parser() -> argparse.ArgumentParser:
     token.add_argument(
         "--for", dest="policy", type=Path, metavar="POLICY", help="say on standard error what this policy makes of it"
     )
-    usage = command("usage", _usage, "Add up audit logs: requests and tokens by day, client and model.", json=True)
+    _logs(command("usage", _usage, "Add up audit logs: requests and tokens by day, client and model.", json=True))
+    command("schema", _schema, "Print the JSON Schema of policy files.")
+    return top
+
+
+def _logs(usage: argparse.ArgumentParser) -> None:
+    """Describe which records of which audit logs are meant."""
     usage.add_argument(
         "files",
         nargs="*",
@@ -123,8 +136,6 @@ def parser() -> argparse.ArgumentParser:
     )
     usage.add_argument("--since", type=_day, metavar="DAY", help="the first day (UTC), as 2026-12-31")
     usage.add_argument("--until", type=_day, metavar="DAY", help="the last day (UTC)")
-    command("schema", _schema, "Print the JSON Schema of policy files.")
-    return top
 
 
 def _port(text: str) -> int:
@@ -239,9 +250,13 @@ def _token(options: argparse.Namespace) -> int:
     from gateway.review.token_check import check_token
 
     planes = [policy.plane for policy in _compiled([options.policy])] if options.policy else []
-    secret = _secret("client secret", options.client_secret_file)
+    certificate = tuple(options.client_certificate) if options.client_certificate else None
+    alone = certificate is not None and options.client_secret_file is None
+    secret = None if alone else _secret("client secret", options.client_secret_file)
     method: Any = "client_secret_post" if options.post else "client_secret_basic"
-    application = Application(options.client_id, secret, options.scope, options.resource, options.audience, method)
+    application = Application(
+        options.client_id, secret, options.scope, options.resource, options.audience, method, certificate
+    )
     try:
         answer = fetch(application, issuer=options.issuer, url=options.token_url)
     except NoToken as error:

@@ -19,6 +19,7 @@ from gateway.wire.hosts import HostRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 __all__ = ["EDGE", "OPS", "Deadlines", "Engine", "Issuer", "Settings", "SettingsError", "load_settings"]
 
@@ -65,7 +66,7 @@ class Issuer(_Part):
 
 
 class Tls(_Part):
-    """Files for a listener that speaks TLS itself."""
+    """Files of a listener that speaks TLS itself, in PEM; with ``client_ca`` it asks clients for certificates."""
 
     cert: values.File | None = None
     key: values.File | None = None
@@ -111,6 +112,15 @@ class Settings(_Part):
         return tuple(
             f"{variable(('engines', name, 'urls'))}[1:]" for name, engine in self.engines.items() if engine.urls[1:]
         )
+
+    @property
+    def tls_files(self) -> dict[str, tuple[Path, Path, Path | None]]:
+        """Give certificate, key and the clients' authority for each listener that speaks TLS."""
+        return {
+            name: (tls.cert, tls.key, tls.client_ca)
+            for name, tls in self.tls.items()
+            if tls.cert is not None and tls.key is not None
+        }
 
     def host_rule(self, listener: str) -> HostRule:
         """Make the rule for the Host field of one listener."""
@@ -170,9 +180,8 @@ def _unsupported(settings: Settings) -> Iterator[str]:
             if settings.ledger is None
             else "GATEWAY_WORKERS must be 1: start this version once for each process, on listeners of their own."
         )
-    for name in ("tls", "cache_salt_secret"):
-        if name in given:
-            yield f"{variable((name,))} is not supported by this version: remove it."
+    if "cache_salt_secret" in given:
+        yield f"{variable(('cache_salt_secret',))} is not supported by this version: remove it."
 
 
 def _halves(settings: Settings) -> Iterator[str]:
@@ -186,20 +195,33 @@ def _halves(settings: Settings) -> Iterator[str]:
 
 
 def _without_bound(settings: Settings) -> Iterator[str]:
-    """Find a waiting room before an engine that nobody has to wait for."""
+    """Find a waiting room before an engine that nobody has to wait for, and a password that nobody asks for."""
     for name, engine in settings.engines.items():
         for field in ("waiting", "wait"):
             if field in engine.model_fields_set and engine.in_flight is None:
                 bound = variable(("engines", name, "in_flight"))
                 yield f"{variable(('engines', name, field))} has no meaning without a bound: set {bound}."
+    if settings.ledger_password is not None and settings.ledger is None:
+        yield "GATEWAY_LEDGER_PASSWORD has no server: set GATEWAY_LEDGER, such as valkey://127.0.0.1:6379."
+
+
+def _half_tls(settings: Settings) -> Iterator[str]:
+    """Find listeners that could speak no TLS although they should."""
+    for name, tls in settings.tls.items():
+        for field in ("cert", "key"):
+            if getattr(tls, field) is None:
+                yield f"{variable(('tls', name, field))} is missing: a certificate and its key go together."
+        if name not in settings.listeners:
+            yield f"{variable(('tls', name))} has no listener: set {variable(('listeners', name))}."
+        elif isinstance(settings.listeners[name], Unix):
+            yield f"{variable(('tls', name))} is for a Unix socket, which speaks no TLS: remove it."
 
 
 def _contradictions(settings: Settings) -> Iterator[str]:
     """Find what is well-formed alone and wrong together."""
     yield from _halves(settings)
     yield from _without_bound(settings)
-    if settings.ledger_password is not None and settings.ledger is None:
-        yield "GATEWAY_LEDGER_PASSWORD has no server: set GATEWAY_LEDGER, such as valkey://127.0.0.1:6379."
+    yield from _half_tls(settings)
     if not set(settings.listeners) - {OPS}:
         yield "No listener is configured: set one, such as GATEWAY_LISTENERS__PUBLIC=127.0.0.1:8080."
     seen: dict[Tcp | Unix, str] = {}

@@ -17,6 +17,7 @@ from gateway.policy.compile import compile_plane
 from gateway.wire.hosts import HostRule
 from tests.adapters.relaying import playing, whole
 from tests.adapters.wiring import serving
+from tests.simulators.resp_server import resp_server
 from tests.small_house import INSIDE, POLICY, chat, settings_of
 
 if TYPE_CHECKING:
@@ -95,6 +96,20 @@ def test_a_caller_whose_tokens_are_asked_about_needs_a_credential_for_that(tmp_p
     assert "GATEWAY_ISSUERS__MY_IDP__CLIENT_ID" in problem
     given = settings_of(tmp_path, ISSUERS__MY_IDP__CLIENT_ID="gateway", ISSUERS__MY_IDP__CLIENT_SECRET="secret")
     assert problems(given, text) == []
+
+
+def test_tokens_for_certificates_need_a_listener_that_asks_for_them(tmp_path: Path) -> None:
+    text = TOKENS.replace("longest_lifetime: 1h\n", "longest_lifetime: 1h\n        sender: mtls\n")
+    sentence = (
+        "0.yaml: the caller 'corp' has 'sender: mtls', but the listener 'public' asks for no client certificates: "
+        "set GATEWAY_TLS__PUBLIC__CERT, …__KEY and …__CLIENT_CA."
+    )
+    plain = {"TLS__PUBLIC__CERT": "/cert", "TLS__PUBLIC__KEY": "/key"}
+    assert problems(settings_of(tmp_path), text) == [sentence]
+    assert problems(settings_of(tmp_path, **plain), text) == [sentence]
+    assert problems(settings_of(tmp_path, **plain, TLS__PUBLIC__CLIENT_CA="/ca"), text) == []
+    proofs = text.replace("sender: mtls", "sender: dpop")
+    assert problems(settings_of(tmp_path), proofs) == []
 
 
 def test_replicas_of_an_engine_are_a_misfit_in_this_version(tmp_path: Path) -> None:
@@ -233,3 +248,22 @@ async def test_connections_to_engines_are_closed_at_the_end(tmp_path: Path, log:
         assert gateway.clients["main"].pool.idle == 0
         await asyncio.sleep(0.05)
         assert engine.open == 0
+
+
+async def test_with_a_shared_ledger_its_server_is_asked_and_its_absence_is_told(tmp_path: Path, log: AuditLog) -> None:
+    async with resp_server() as server:
+        server.answers = [b"+PONG\r\n"]
+        more = {"LEDGER": str(server.address), "LEDGER_PASSWORD": "a-password"}
+        gateway = Gateway(settings_of(tmp_path, **more), [PUBLIC_PLANE], log, Metrics())
+        async with gateway.running():
+            assert "the ledger does not answer" not in (await gateway.readiness(draining=False)).problems
+            server.answers = [b"-LOADING\r\n"]
+            report = await gateway.readiness(draining=True)
+    assert (report.ready, report.problems) == (False, ("draining", "the ledger does not answer"))
+    assert [b"AUTH", b"a-password"] in server.signed_in
+
+
+async def test_an_engine_with_a_bound_has_a_queue_and_others_have_none(tmp_path: Path, log: AuditLog) -> None:
+    settings = settings_of(tmp_path, ENGINES__MAIN__IN_FLIGHT="3", ENGINES__OTHER__URLS="http://127.0.0.1:9")
+    gateway = Gateway(settings, [PUBLIC_PLANE], log, Metrics())
+    assert set(gateway._dispatcher._queues) == {"main"}

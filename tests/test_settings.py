@@ -116,7 +116,6 @@ def test_an_error_names_the_variable_and_the_form(name: str, value: str, sentenc
     "name,value",
     [
         ("WORKERS", "2"),
-        ("TLS__PUBLIC__CERT", "/cert.pem"),
         ("CACHE_SALT_SECRET", "salt"),
     ],
 )
@@ -181,6 +180,43 @@ def test_half_a_credential_is_none(name: str, sentence: str) -> None:
     assert _problems(**{f"ISSUERS__OPAQUE__{name}": "x"}) == (sentence,)
 
 
+def test_a_listener_can_speak_tls() -> None:
+    files = {"TLS__PUBLIC__CERT": "/cert.pem", "TLS__PUBLIC__KEY": "/key.pem"}
+    cert, key, authority = Path("/cert.pem"), Path("/key.pem"), Path("/ca.pem")
+    assert load_settings(_environ()).tls_files == {}
+    assert load_settings(_environ(**files)).tls_files == {"public": (cert, key, None)}
+    with_clients = load_settings(_environ(**files, TLS__PUBLIC__CLIENT_CA="/ca.pem"))
+    assert with_clients.tls_files == {"public": (cert, key, authority)}
+
+
+@pytest.mark.parametrize(
+    "given, sentences",
+    [
+        ({"CERT": "/c"}, ["GATEWAY_TLS__PUBLIC__KEY is missing: a certificate and its key go together."]),
+        ({"KEY": "/k"}, ["GATEWAY_TLS__PUBLIC__CERT is missing: a certificate and its key go together."]),
+        (
+            {"CLIENT_CA": "/a"},
+            [
+                "GATEWAY_TLS__PUBLIC__CERT is missing: a certificate and its key go together.",
+                "GATEWAY_TLS__PUBLIC__KEY is missing: a certificate and its key go together.",
+            ],
+        ),
+    ],
+)
+def test_half_of_what_tls_needs_is_refused(given: dict[str, str], sentences: list[str]) -> None:
+    assert _problems(**{f"TLS__PUBLIC__{name}": value for name, value in given.items()}) == tuple(sentences)
+
+
+def test_tls_is_for_a_listener_of_the_network() -> None:
+    pair = {"CERT": "/c", "KEY": "/k"}
+    nobody = _problems(**{f"TLS__NOBODY__{name}": value for name, value in pair.items()})
+    assert nobody == ("GATEWAY_TLS__NOBODY has no listener: set GATEWAY_LISTENERS__NOBODY.",)
+    control = {f"TLS__CONTROL__{name}": value for name, value in pair.items()}
+    assert _problems(LISTENERS__CONTROL="unix:/run/a.sock", **control) == (
+        "GATEWAY_TLS__CONTROL is for a Unix socket, which speaks no TLS: remove it.",
+    )
+
+
 def test_an_answer_about_a_token_counts_for_a_minute_at_most() -> None:
     (problem,) = _problems(ISSUERS__OPAQUE__CACHE="61s")
     assert problem.startswith("GATEWAY_ISSUERS__OPAQUE__CACHE is more than 60s")
@@ -224,3 +260,15 @@ def test_each_listener_has_its_rule_for_hosts() -> None:
     assert settings.host_rule("ops").check(b"10.0.0.1:9090")
     assert settings.host_rule("inside") == HostRule.of_tcp(80, ["inside.example"], loopback=False)
     assert isinstance(settings, Settings)
+
+
+def test_a_line_before_an_engine_needs_a_bound_on_the_engine() -> None:
+    engine = {"ENGINES__MAIN__URLS": "http://127.0.0.1:8000"}
+    bounded = load_settings(_environ(**engine, ENGINES__MAIN__IN_FLIGHT="8", ENGINES__MAIN__WAIT="500ms"))
+    assert (bounded.engines["main"].in_flight, bounded.engines["main"].wait) == (8, 0.5)
+    assert load_settings(_environ(**engine)).engines["main"].in_flight is None
+    for field, value in (("WAITING", "4"), ("WAIT", "1s")):
+        (problem,) = _problems(**engine, **{f"ENGINES__MAIN__{field}": value})
+        assert problem == (
+            f"GATEWAY_ENGINES__MAIN__{field} has no meaning without a bound: set GATEWAY_ENGINES__MAIN__IN_FLIGHT."
+        )

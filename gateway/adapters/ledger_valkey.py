@@ -142,6 +142,12 @@ class ValkeyLedger:
             if isinstance(error, asyncio.CancelledError):
                 raise
 
+    async def answers(self) -> bool:
+        """Ask whether the server is there, for those who ask whether this process can do its work."""
+        with suppress(Unavailable):
+            await self._command("PING")
+        return self.ready
+
     async def keep(self) -> None:
         """Renew what is held, and settle what could not be settled when it was due."""
         with suppress(Unavailable):
@@ -171,11 +177,18 @@ class ValkeyLedger:
         """Run a script; its text is sent only to a server that has not seen it. Raises ``Unavailable``."""
         rest = (len(keys), *keys, *arguments)
         try:
+            answer = await self._command("EVALSHA", script.digest, *rest)
+        except NoScriptError:
+            answer = await self._command("EVAL", script.text, *rest)
+        return cast("list[int]", answer)
+
+    async def _command(self, *words: int | str) -> Any:  # noqa: ANN401  (any answer of the server's)
+        """Send one command. Raises ``Unavailable`` and, for a script that the server has not seen, its error."""
+        try:
             async with asyncio.timeout(self._answer_s):
-                try:
-                    answer = await self._server.execute_command("EVALSHA", script.digest, *rest)
-                except NoScriptError:
-                    answer = await self._server.execute_command("EVAL", script.text, *rest)
+                answer = await self._server.execute_command(*words)
+        except NoScriptError:
+            raise
         except (ValkeyError, OSError, TimeoutError) as error:
             if self.ready:
                 _log.error("the ledger does not answer: nobody is let in", error=type(error).__name__)
@@ -184,7 +197,7 @@ class ValkeyLedger:
         if not self.ready:
             _log.info("the ledger answers again")
         self.ready = True
-        return cast("list[int]", answer)
+        return answer
 
 
 @lru_cache(maxsize=4096)

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 from gateway.dialects import openai_answers
 from gateway.dialects.fields import load
 from gateway.dialects.openai_body import OpenAIBody
+from gateway.dialects.thinking_controls import ThinkingControls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CHAT = load("openai_chat")
+CHAT_CONTROLS = ThinkingControls(templated=True, effort="reasoning_effort", budget="thinking_token_budget")
 
 # Within text a quote follows a backslash, so that no answer can hold these.
 _DELTA = b'"delta":{"'

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.dialects.checks import Inspection, inside
 from gateway.dialects.fields import Treatment
-from gateway.dialects.openai_chat import CHAT, OpenAIChat, unmet
+from gateway.dialects.openai_chat import CHAT, CHAT_CONTROLS, OpenAIChat, unmet
 from gateway.dialects.openai_embeddings import EMBEDDINGS, OpenAIEmbeddings
 from gateway.dialects.openai_models import OpenAIModels
+from gateway.dialects.thinking_controls import NO_CONTROLS, ThinkingControls
 from gateway.reasons import Malformed
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ class Facts:
 
     ``uses_model``: the body names a model; with ``generates`` it must be one with ``most_tokens``, without one
     without. ``counts_tokens``: answers carry a count, so tokens can be limited. ``served``: this version has it.
-    ``unmet``: names the fields of a body that mean nothing without others, see ``openai_chat.unmet``.
+    ``unmet``: names the fields of a body that mean nothing without others, see ``openai_chat.unmet``. ``controls``: the
+    names of what says whether the model thinks.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Facts:
     required: tuple[str, ...] = ()
     answer_tokens: tuple[str, ...] = ()
     unmet: Callable[[Mapping[str, Any]], list[tuple[str, str]]] = field(default=_met, repr=False, compare=False)
+    controls: ThinkingControls = NO_CONTROLS
 
     def why_not_accepted(self, name: str) -> str | None:
         """Say why ``accept`` cannot list a dotted name; ``None`` if it can."""
@@ -100,7 +103,14 @@ class Facts:
         return f"{name!r} is a closed list: name its members, such as {', '.join(members)}"
 
 
-def _served(name: str, table: Table, *, generates: bool) -> Facts:
+def _served(
+    name: str,
+    table: Table,
+    *,
+    generates: bool,
+    unmet: Callable[[Mapping[str, Any]], list[tuple[str, str]]] = _met,
+    controls: ThinkingControls = NO_CONTROLS,
+) -> Facts:
     return Facts(
         name,
         has_body=True,
@@ -112,7 +122,8 @@ def _served(name: str, table: Table, *, generates: bool) -> Facts:
         fields=table.fields,
         required=table.required,
         answer_tokens=table.answer_tokens,
-        unmet=unmet if table is CHAT else _met,
+        unmet=unmet,
+        controls=controls,
     )
 
 
@@ -127,7 +138,7 @@ def _unserved(name: str, *, generates: bool, counts_tokens: bool) -> Facts:
 FACTS: Mapping[str, Facts] = {
     facts.name: facts
     for facts in (
-        _served("openai-chat", CHAT, generates=True),
+        _served("openai-chat", CHAT, generates=True, unmet=unmet, controls=CHAT_CONTROLS),
         _unserved("openai-completions", generates=True, counts_tokens=True),
         _unserved("openai-responses", generates=True, counts_tokens=True),
         _unserved("anthropic-messages", generates=True, counts_tokens=True),

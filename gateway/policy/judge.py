@@ -65,7 +65,7 @@ def _judge_body(plane: Plane, rules: Rules, grant: Grant, fields: dict[str, Any]
     apply_caps(draft, rules.caps)
     bound_answer(draft, rules.tokens, rules.token_caps, model.most_tokens)
     if rules.thinking is not None:
-        thinking.settle(draft, model, rules.thinking, grant)
+        thinking.settle(draft, model, rules.thinking, grant, rules.controls)
     for name, _ in rules.unmet(draft.body):
         draft.drop(name)
     draft.tidy(rules.closed)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from gateway.dialects.checks import Check
     from gateway.dialects.registry import Facts
+    from gateway.dialects.thinking_controls import ThinkingControls
     from gateway.policy.model import Cap, ParameterRules, ThinkingRule
 
 
@@ -25,7 +26,7 @@ class Rules:
 
     ``checks``: the accepted names and what their values must be. ``closed``: the members of accepted closed lists.
     ``never_sent``: accepted, and dropped. ``caps`` and ``token_caps``: those of ordinary fields and of the longest
-    answer. ``thinking``: ``None`` where the dialect has no control of it.
+    answer. ``thinking``: ``None`` where the dialect has no control of it; ``controls``: the names it has for them.
     """
 
     checks: Mapping[str, Check]
@@ -39,6 +40,7 @@ class Rules:
     caps: tuple[tuple[str, Cap], ...]
     token_caps: tuple[Cap, ...]
     thinking: ThinkingRule | None
+    controls: ThinkingControls
     drop_unlisted: bool
     refuse_special_tokens: bool
     media_hosts: frozenset[str]
@@ -62,6 +64,7 @@ def rules_for(parameters: ParameterRules, facts: Facts, media_hosts: frozenset[s
         caps=tuple((name, cap) for name, cap in parameters.caps.items() if name not in tokens),
         token_caps=tuple(cap for name, cap in parameters.caps.items() if name in tokens),
         thinking=thinking,
+        controls=facts.controls,
         drop_unlisted=parameters.drop_unlisted,
         refuse_special_tokens=parameters.refuse_special_tokens or (thinking is not None and thinking.forbidden),
         media_hosts=media_hosts,

@@ -1,62 +1,59 @@
 """Whether the model will think: the caller's wish, who may have it, and the model's own switch.
 
-Enters: a draft whose controls have the right types, the model, the rule. Leaves: changes in the draft, or
-``Malformed(THINKING_NOT_PERMITTED)``. What a control means is vLLM's reading (0.32, 0.33): an explicit member of
-``chat_template_kwargs`` beats ``reasoning_effort``; without one, ``reasoning_effort`` sets ``enable_thinking`` and no
-other switch; a budget sets no switch at all.
+Enters: a draft whose controls have the right types, the model, the rule, and the names that this API has for the
+controls. Leaves: changes in the draft, or ``Malformed(THINKING_NOT_PERMITTED)``. What a control means is vLLM's reading
+(0.32, 0.33): an explicit member of ``chat_template_kwargs`` beats an effort; without one, an effort sets
+``enable_thinking`` and no other switch; a mode that enables and a budget set no switch at all.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gateway.dialects.thinking_controls import ENABLE, THINKING
 from gateway.reasons import Malformed, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gateway.dialects.thinking_controls import ThinkingControls
     from gateway.policy.decision import Grant
     from gateway.policy.draft import Draft
     from gateway.policy.model import Model, ThinkingRule
 
 _KWARGS = "chat_template_kwargs"
-_ENABLE = f"{_KWARGS}.enable_thinking"
-_THINKING = f"{_KWARGS}.thinking"
-_EFFORT = "reasoning_effort"
-_BUDGET = "thinking_token_budget"
 _NO_EFFORT = "none"
 # The only word that every engine with efforts knows besides none.
 _SOME_EFFORT = "high"
-
-SWITCHES: dict[str, tuple[str, ...]] = {
-    "enable_thinking": (_ENABLE,),
-    "thinking": (_THINKING,),
-    "both": (_ENABLE, _THINKING),
-    "reasoning_effort": (_EFFORT,),
-    "none": (),
+_DISABLED = {"type": "disabled"}
+_BY_EFFORT = "reasoning_effort"
+_IN_TEMPLATE: dict[str, tuple[str, ...]] = {
+    "enable_thinking": (ENABLE,),
+    "thinking": (THINKING,),
+    "both": (ENABLE, THINKING),
 }
 
 
-def settle(draft: Draft, model: Model, rule: ThinkingRule, grant: Grant) -> None:
+def settle(draft: Draft, model: Model, rule: ThinkingRule, grant: Grant, controls: ThinkingControls) -> None:
     """Make the draft say what the rule permits, and say it under the name that the model heeds.
 
     Two wishes that contradict each other are sent as they are, once permitted: vLLM has an order for them, and a
     third voice would only hide which one the caller meant.
     """
-    wishes = _wishes(draft)
+    wishes = _wishes(draft, controls)
     if not wishes:
-        _switch(draft, SWITCHES[model.thinking_switch], on=rule.default_enabled)
+        _switch(draft, _switches(model, controls, on=rule.default_enabled), controls, on=rule.default_enabled)
         return
     if any(wishes.values()) and not _may_enable(rule, grant):
         if not rule.disable_otherwise:
             wish = next(name for name, on in wishes.items() if on)
             raise Malformed(Reason.THINKING_NOT_PERMITTED, "is a wish to think", param=wish)
-        _disable(draft, wishes)
+        _disable(draft, wishes, controls)
     if len(set(wishes.values())) == 1:
         on = next(iter(wishes.values()))
-        implied = {_ENABLE} if on and _EFFORT in wishes else set()
-        missing = (name for name in SWITCHES[model.thinking_switch] if name not in wishes and name not in implied)
-        _switch(draft, missing, on=on)
+        implied = {ENABLE} if on and controls.effort in wishes else set()
+        switches = _switches(model, controls, on=on)
+        _switch(draft, (name for name in switches if name not in wishes and name not in implied), controls, on=on)
 
 
 def side_door(draft: Draft) -> None:
@@ -66,34 +63,51 @@ def side_door(draft: Draft) -> None:
             raise Malformed(Reason.THINKING_NOT_PERMITTED, "would go past the rule about thinking", param=name)
 
 
-def _wishes(draft: Draft) -> dict[str, bool]:
+def _wishes(draft: Draft, controls: ThinkingControls) -> dict[str, bool]:
     """Give the controls that were sent, each with whether it asks to think; a budget counts when it is alone."""
     wishes: dict[str, bool] = {}
-    if draft.body.get(_KWARGS):
-        wishes = {name: on for name in (_ENABLE, _THINKING) if (on := draft.get(name)) is not None}
-    effort = draft.body.get(_EFFORT)
-    if effort is not None:
-        wishes[_EFFORT] = effort != _NO_EFFORT
-    if not wishes and draft.body.get(_BUDGET) is not None:
-        wishes[_BUDGET] = True
+    if controls.templated and draft.body.get(_KWARGS):
+        wishes = {name: on for name in (ENABLE, THINKING) if (on := draft.get(name)) is not None}
+    if controls.effort is not None:
+        effort = draft.get(controls.effort)
+        if effort is not None:
+            wishes[controls.effort] = effort != _NO_EFFORT
+    if controls.mode is not None:
+        mode = draft.body.get(controls.mode)
+        if mode is not None:
+            wishes[controls.mode] = mode.get("type") != _DISABLED["type"]
+    if not wishes and controls.budget is not None and draft.body.get(controls.budget) is not None:
+        wishes[controls.budget] = True
     return wishes
+
+
+def _switches(model: Model, controls: ThinkingControls, *, on: bool) -> tuple[str, ...]:
+    """Give the names under which this API sets the model's own switch; none where it cannot."""
+    if model.thinking_switch == _BY_EFFORT:
+        by_effort = controls.effort if on or controls.effort_has_none else controls.mode
+        return () if by_effort is None else (by_effort,)
+    return _IN_TEMPLATE.get(model.thinking_switch, ()) if controls.templated else ()
 
 
 def _may_enable(rule: ThinkingRule, grant: Grant) -> bool:
     return rule.everyone or grant.client.name in rule.clients or not rule.groups.isdisjoint(grant.principal.groups)
 
 
-def _disable(draft: Draft, wishes: dict[str, bool]) -> None:
-    """Turn every control that was sent to off; a budget has no off and is taken away."""
-    _switch(draft, (name for name in wishes if name != _BUDGET), on=False)
-    if draft.body.get(_BUDGET) is not None:
-        draft.drop(_BUDGET)
+def _disable(draft: Draft, wishes: dict[str, bool], controls: ThinkingControls) -> None:
+    """Turn every control that was sent to off; what has no off is taken away."""
+    without_off = (controls.budget,) if controls.effort_has_none else (controls.effort, controls.budget)
+    _switch(draft, (name for name in wishes if name not in without_off), controls, on=False)
+    for name in without_off:
+        if name is not None and draft.get(name) is not None:
+            draft.drop(name)
     wishes.update(dict.fromkeys(wishes, False))
 
 
-def _switch(draft: Draft, names: Iterable[str], *, on: bool) -> None:
+def _switch(draft: Draft, names: Iterable[str], controls: ThinkingControls, *, on: bool) -> None:
     for name in names:
-        if name == _EFFORT:
+        if name == controls.effort:
             draft.put(name, _SOME_EFFORT if on else _NO_EFFORT)
+        elif name == controls.mode:
+            draft.put(name, _DISABLED)
         else:
             draft.put(name, on)

@@ -126,6 +126,13 @@ async def test_nobody_gets_in_when_the_server_fails_or_is_silent_and_it_is_asked
     assert ledger.ready
 
 
+async def test_whether_the_server_is_there_is_asked_of_itself(server: RespServer, ledger: ValkeyLedger) -> None:
+    server.answers = [b"-ERR no\r\n", b"+PONG\r\n"]
+    assert not await ledger.answers()
+    assert await ledger.answers()
+    assert server.asked == [[b"PING"]] * 2
+
+
 async def test_nobody_gets_in_when_there_is_no_server() -> None:
     ledger = ValkeyLedger(LedgerAddress(Unix("/nowhere/at/all.sock"), tls=False))
     for _ in range(2):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.counting import Counted, counting
-from tests.e2e.raw_http import Connection
+from tests.e2e.raw_http import Connection, ask, request
 from tests.e2e.site import wait
 
 if TYPE_CHECKING:
@@ -32,6 +32,13 @@ def both(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Iterator[t
 
 def refused(answer: Answer, status: int, code: str) -> None:
     assert (answer.status, answer.code) == (status, code)
+
+
+def ready(counted: Counted) -> tuple[int, list[str]]:
+    """Ask whether a gateway can do its work, and what is wrong."""
+    ops = counted.site.ops
+    answer = ask(ops, request("/readyz", f"{ops[0]}:{ops[1]}"))
+    return answer.status, answer.json["problems"]
 
 
 def test_a_minute_is_one_for_both(both: tuple[Counted, Counted]) -> None:
@@ -79,7 +86,9 @@ def test_without_the_server_nobody_is_let_in_and_with_it_again_everybody(
     server.stop()
     refused(person.ask(), 503, "ledger-unavailable")
     refused(both[1].person("few").ask(), 503, "ledger-unavailable")
+    assert ready(both[0]) == (503, ["the ledger does not answer"])
     server.start()
+    assert ready(both[0]) == (200, [])
     assert person.ask().status == 200
     assert both[1].person("few").ask().status == 200
     log = both[0].site.log()

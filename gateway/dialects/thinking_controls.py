@@ -1,0 +1,31 @@
+"""Which fields of one API say whether the model thinks.
+
+Leaves: ``ThinkingControls``, a value that each dialect states. What follows from a wish is for ``policy.thinking``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ENABLE = "chat_template_kwargs.enable_thinking"
+THINKING = "chat_template_kwargs.thinking"
+"""The two switches that chat templates know. Every API whose bodies go through a template takes both."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingControls:
+    """Dotted names of the fields, ``None`` for what the API does not have.
+
+    ``templated``: bodies go through the chat template, so its switches can be set. ``effort``: how much to think; where
+    it has the word ``none``, that one is off (``effort_has_none``). ``mode``: an object whose ``type`` is ``disabled``
+    for off, and anything else for on. ``budget``: the most tokens for it; alone it is a wish to think.
+    """
+
+    templated: bool = False
+    effort: str | None = None
+    effort_has_none: bool = True
+    mode: str | None = None
+    budget: str | None = None
+
+
+NO_CONTROLS = ThinkingControls()
