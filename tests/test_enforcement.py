@@ -131,7 +131,7 @@ class Dispatch:
     async def forward(self, request: UpstreamRequest, inbound: Door) -> Delivery:
         self.requests.append(request)
         request.meter.usage = self.usage
-        request.meter.produced = self.produced
+        request.meter.events((ROLE + DELTA * self.produced) if self.produced else b"")
         if isinstance(self.ending, BaseException):
             raise self.ending
         if self.ending.ending is Ending.DELIVERED:
@@ -206,6 +206,8 @@ class Ticking:
         return "2027-01-15"
 
 
+ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
+DELTA = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
 DELIVERED = Delivery(Ending.DELIVERED, engine_status=200, first_byte_s=0.25)
 SERVED = {"local": ServedModel(17, 8192), "bge-m3": ServedModel(18)}
 

@@ -66,12 +66,16 @@ class Dialect(Protocol):
 
     ``upstream`` is the engine's request line as constants (method, path); ``None`` where the gateway answers by
     itself. ``tells_usage``: the field (dotted) that has to be true in the body of a stream for the engine to tell its
-    count; ``None`` where it tells unasked.
+    count; ``None`` where it tells unasked. ``delta``: what stands once in each event that bears a token of the answer,
+    and in the first ``lead`` events of a stream, which bear none: so is counted what was seen of a stream that breaks
+    off.
     """
 
     name: str
     upstream: tuple[str, str] | None
     tells_usage: str | None
+    delta: bytes
+    lead: int
 
     def read(self, body: bytes) -> Call:
         """Parse a body. Raises ``Malformed(BODY_MALFORMED)``."""
@@ -81,9 +85,6 @@ class Dialect(Protocol):
 
     def usage(self, data: bytes) -> Usage | None:
         """Find the engine's count in a piece of an answer (a whole body, or some events); ``None`` without one."""
-
-    def produced(self, events: bytes) -> int:
-        """Tell how many tokens of an answer some whole events stand for, for a stream that breaks off."""
 
     def without_usage(self, events: bytes) -> bytes:
         """Give these events without the one that holds nothing but the engine's count."""

@@ -17,26 +17,31 @@ class Meter:
     """Reads one answer. It outlives whoever relays it, so that what was seen is known however the answer ends.
 
     ``usage``: the engine's count, of several parts the last that says each number; parts are never added up, since
-    they repeat themselves. ``produced``: tokens that the events passed on so far stand for.
+    they repeat themselves.
     """
 
-    __slots__ = ("_dialect", "_hides", "produced", "usage")
+    __slots__ = ("_delta", "_deltas", "_dialect", "_hides", "usage")
 
     def __init__(self, dialect: Dialect, *, hides: bool = False) -> None:
         self._dialect = dialect
         self._hides = hides
+        self._delta = dialect.delta
+        self._deltas = 0
         self.usage: Usage | None = None
-        self.produced = 0
+
+    @property
+    def produced(self) -> int:
+        """Tokens that the events passed on so far stand for."""
+        return max(0, self._deltas - self._dialect.lead)
 
     def events(self, data: bytes) -> bytes:
         """Read some whole events of a stream, and give what of them is for the caller."""
-        dialect = self._dialect
-        self.produced += dialect.produced(data)
-        usage = dialect.usage(data)
+        self._deltas += data.count(self._delta)
+        usage = self._dialect.usage(data)
         if usage is None:
             return data
         self.usage = usage.after(self.usage)
-        return dialect.without_usage(data) if self._hides else data
+        return self._dialect.without_usage(data) if self._hides else data
 
     def body(self, end: bytes) -> None:
         """Read the end of a plain answer."""

@@ -26,6 +26,8 @@ class OpenAIBody:
     name: str
     upstream: tuple[str, str] | None
     tells_usage: str | None = None
+    delta: bytes = b"\n\n"  # each event, where an API does not tell more plainly
+    lead: int = 0
 
     def read(self, body: bytes) -> Call:
         """Parse one strict JSON object. Raises ``Malformed(BODY_MALFORMED)``."""
@@ -38,10 +40,6 @@ class OpenAIBody:
     # Called for every piece of an answer, so without a call in between.
     usage = staticmethod(openai_answers.usage)
     engine_message = staticmethod(openai_answers.engine_message)
-
-    def produced(self, events: bytes) -> int:
-        """Take each event for a token, where an API does not tell more plainly."""
-        return events.count(b"\n\n")
 
     def without_usage(self, events: bytes) -> bytes:
         """Leave out nothing, where an API's count comes with something else."""

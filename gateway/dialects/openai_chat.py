@@ -15,10 +15,6 @@ if TYPE_CHECKING:
 CHAT = load("openai_chat")
 CHAT_CONTROLS = ThinkingControls(templated=True, effort="reasoning_effort", budget="thinking_token_budget")
 
-# Within text a quote follows a backslash, so that no answer can hold these.
-_DELTA = b'"delta":{"'
-_ROLE = b'"delta":{"role"'
-
 
 class OpenAIChat(OpenAIBody):
     """Chat completions, streamed or not."""
@@ -26,11 +22,11 @@ class OpenAIChat(OpenAIBody):
     name: str = "openai-chat"
     upstream: tuple[str, str] | None = ("POST", "/v1/chat/completions")
     tells_usage: str | None = "stream_options.include_usage"
+    # vLLM writes a delta for each token, behind a first one with the role. Within text a quote follows a backslash,
+    # so that no answer can hold this.
+    delta: bytes = b'"delta":{"'
+    lead: int = 1
     without_usage = staticmethod(openai_answers.without_usage)
-
-    def produced(self, events: bytes) -> int:
-        """Count the deltas: vLLM writes one for each token and choice, after a first one with the role alone."""
-        return events.count(_DELTA) - events.count(_ROLE)
 
 
 def unmet(body: Mapping[str, Any]) -> list[tuple[str, str]]:

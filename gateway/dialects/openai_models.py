@@ -72,6 +72,8 @@ class OpenAIModels:
 
     upstream: tuple[str, str] | None = None
     tells_usage: str | None = None
+    delta: bytes = b"\n\n"
+    lead: int = 0
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -88,10 +90,6 @@ class OpenAIModels:
 
     def usage(self, data: bytes) -> None:
         """Count nothing."""
-
-    def produced(self, _events: bytes) -> int:
-        """Produce nothing."""
-        return 0
 
     def without_usage(self, events: bytes) -> bytes:
         """Leave out nothing."""

@@ -25,6 +25,7 @@ DONE = b"data: [DONE]\n\n"
 
 def test_a_stream_that_breaks_off_has_as_many_tokens_as_were_seen() -> None:
     meter = Meter(OpenAIChat())
+    assert meter.produced == 0
     for piece in (ROLE, _token("a") + _token("b"), _token('"delta":{"'), b": keep-alive\n\n"):
         assert meter.events(piece) == piece
     assert (meter.produced, meter.usage) == (3, None)
