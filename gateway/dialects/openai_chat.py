@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from gateway.dialects import openai_answers
 from gateway.dialects.fields import load
 from gateway.dialects.openai_body import OpenAIBody
 from gateway.dialects.thinking_controls import ThinkingControls
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from gateway.dialects.usage_event import without_usage
 
 CHAT = load("openai_chat")
 CHAT_CONTROLS = ThinkingControls(templated=True, effort="reasoning_effort", budget="thinking_token_budget")
@@ -26,23 +21,4 @@ class OpenAIChat(OpenAIBody):
     # so that no answer can hold this.
     delta: bytes = b'"delta":{"'
     lead: int = 1
-    without_usage = staticmethod(openai_answers.without_usage)
-
-
-def unmet(body: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Name the fields that mean nothing without another that is absent, each with the caller's fault in it, if any.
-
-    vLLM answers 400 to an empty list of tools, to a choice among no tools, and to options of a stream that is none.
-    """
-    found = []
-    tools = body.get("tools")
-    if not tools:
-        choice = body.get("tool_choice")
-        if choice is not None:
-            found.append(("tool_choice", "" if choice in ("auto", "none") else "needs tools"))
-        if tools is not None:
-            found.append(("tools", ""))
-    options = body.get("stream_options")
-    if options and body.get("stream") is not True:
-        found.append(("stream_options", "needs stream: true"))
-    return found
+    without_usage = staticmethod(without_usage)

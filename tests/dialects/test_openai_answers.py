@@ -45,6 +45,23 @@ def test_an_error_event_is_one_whole_event() -> None:
     assert json.loads(event[6:])["error"]["code"] == "engine-timeout"
 
 
+def test_the_responses_api_has_an_event_for_errors_with_what_sdks_raise_beside_it() -> None:
+    event = openai_answers.response_error_event(Reason.ENGINE_TIMEOUT, "The engine\nfailed.")
+    assert event.startswith(b"event: error\ndata: {")
+    assert event.endswith(b"}\n\n")
+    value = json.loads(event.partition(b"data: ")[2])
+    assert (value["type"], value["code"], value["param"]) == ("error", "engine-timeout", None)
+    assert value["error"]["code"] == "engine-timeout"
+
+
+def test_a_count_has_the_names_of_its_api() -> None:
+    value = {"input_tokens": 1, "output_tokens": 2, "output_tokens_details": {"reasoning_tokens": 1}}
+    names = openai_answers.RESPONSE_COUNTS
+    assert openai_answers.counted(value, names) == Usage(prompt=1, completion=2, reasoning=1)
+    assert openai_answers.counted(None, names) is None
+    assert openai_answers.usage(json.dumps({"usage": value}).encode(), names) == Usage(1, 2, 1)
+
+
 @pytest.mark.parametrize(
     "body, message",
     [
@@ -109,41 +126,3 @@ def test_text_of_an_answer_is_never_taken_for_a_count(text: str) -> None:
             assert openai_answers.usage(json.dumps(answer, separators=compact).encode()) is None
             answer["usage"] = COUNT
             assert openai_answers.usage(json.dumps(answer, separators=compact).encode()) == Usage(14, 6)
-
-
-LAST_COUNT = b'data: {"id":"1","choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}'
-ONE_TOKEN = (
-    b'data: {"id":"1","choices":[{"index":0,"delta":{"content":"\\"choices\\":[] \xf0\x9f\x8c\x8d"}}],"usage":null}'
-)
-
-
-NESTED = b'data: {"x":{"choices":[]},"choices":[1],"usage":{}}'
-
-
-@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\r\r"])
-@pytest.mark.parametrize(
-    "events,left",
-    [
-        ([LAST_COUNT], []),
-        ([ONE_TOKEN, LAST_COUNT, b"data: [DONE]"], [ONE_TOKEN, b"data: [DONE]"]),
-        ([b": keep-alive", LAST_COUNT, ONE_TOKEN], [b": keep-alive", ONE_TOKEN]),
-        ([ONE_TOKEN, ONE_TOKEN], [ONE_TOKEN, ONE_TOKEN]),
-        ([b'data: {"choices": [ ]}'], [b'data: {"choices": [ ]}']),
-        ([b'data: {"choices":[],"usage":null}'], [b'data: {"choices":[],"usage":null}']),
-        ([b'data: {"choices":[],"prompt_filter":1'], [b'data: {"choices":[],"prompt_filter":1']),
-        ([b'data: [{"choices":[]}]'], [b'data: [{"choices":[]}]']),
-        ([NESTED], [NESTED]),
-    ],
-)  # fmt: skip
-def test_only_an_event_that_is_nothing_but_a_count_is_left_out(
-    events: list[bytes], left: list[bytes], end: bytes
-) -> None:
-    def joined(parts: list[bytes]) -> bytes:
-        return b"".join(part + end for part in parts)
-
-    assert openai_answers.without_usage(joined(events)) == joined(left)
-
-
-def test_an_event_that_its_blank_line_does_not_end_yet_is_left_as_it_is_unless_it_is_a_count() -> None:
-    assert openai_answers.without_usage(LAST_COUNT + b"\n\n" + ONE_TOKEN) == ONE_TOKEN
-    assert openai_answers.without_usage(ONE_TOKEN + b"\n\n" + LAST_COUNT) == ONE_TOKEN + b"\n\n"
