@@ -183,9 +183,13 @@ def test_limits_07_who_hangs_up_early_pays_for_what_was_produced(counted: Counte
 def test_limits_09_every_endpoint_spends_from_one_budget(counted: Counted) -> None:
     person = counted.person("tokens")
     assert person.ask({"model": "e", "input": ["one two three " * 60]}, target="/v1/embeddings").status == 200
-    assert refused(person.ask(max_tokens=100), "over-tokens") > 50
-    answer = person.ask({"model": "e", "input": ["one two three " * 60]}, target="/v1/embeddings")
-    assert refused(answer, "over-tokens") > 50
+    for target, body in (
+        ("/v1/chat/completions", {**HI, "max_tokens": 100}),
+        ("/v1/completions", {"model": "m", "prompt": "hi", "max_tokens": 100}),
+        ("/v1/responses", {"model": "m", "input": "hi", "max_output_tokens": 100}),
+        ("/v1/embeddings", {"model": "e", "input": ["one two three " * 60]}),
+    ):
+        assert refused(person.ask(body, target=target), "over-tokens") > 50
     listed = request(MODELS, person.host, headers={"Authorization": f"Bearer {person.token}"})
     assert ask(counted.address, listed).status == 200
 
@@ -237,14 +241,20 @@ def test_limits_17_who_waits_exactly_as_told_is_let_in(counted: Counted) -> None
     assert person.ask().status == 200
 
 
-def test_clients_06_only_a_stream_of_chat_is_asked_for_its_count(counted: Counted) -> None:
+def test_clients_06_only_streams_of_chat_and_completions_are_asked_for_their_count(counted: Counted) -> None:
     person = counted.person("tokens")
     person.ask({"model": "e", "input": "hi"}, target="/v1/embeddings")
     assert "stream_options" not in counted.site.reached()[-1].json
     person.ask(max_tokens=5, stream=False)
     assert "stream_options" not in counted.site.reached()[-1].json
-    person.ask(**STREAM)
-    assert counted.site.reached()[-1].json["stream_options"] == {"include_usage": True}
+    answer = person.ask({"model": "m", "input": "hi", "max_output_tokens": 5, "stream": True}, target="/v1/responses")
+    assert "stream_options" not in counted.site.reached()[-1].json
+    assert usage_of(counted, answer)["completion"] == 5
+    for target, body in (("/v1/chat/completions", HI), ("/v1/completions", {"model": "m", "prompt": "hi"})):
+        answer = person.ask({**body, **STREAM}, target=target)
+        assert counted.site.reached()[-1].json["stream_options"] == {"include_usage": True}
+        assert b'"choices":[]' not in answer.body
+        assert usage_of(counted, answer)["completion"] == 5
 
 
 def test_limits_008_a_limit_is_the_persons_and_not_an_addresss(counted: Counted) -> None:
