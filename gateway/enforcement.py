@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic
 
 from gateway.audit import AuditRecord, Outcome, Verdict
 from gateway.dialects.changes import value_after
+from gateway.dialects.form_body import FormBody
 from gateway.dialects.openai_models import ModelEntry, model_body, models_body
 from gateway.dialects.registry import DIALECTS
 from gateway.gatehouse import Gatehouse
@@ -26,6 +27,7 @@ from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
 from gateway.reasons import Malformed, Reason, Unavailable
 from gateway.refusal import Refusal
 from gateway.turnstile import Turnstile
+from gateway.upload import check_announced, receive, written
 from gateway.wire.headers import RequestHeaders, media_type_is_json
 from gateway.wire.target import Target
 
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from gateway.identity.credential import Credential
     from gateway.policy.decision import Grant, Permit
     from gateway.policy.model import Deadlines, Endpoint, Plane
-    from gateway.ports import Inbound, Ports
+    from gateway.ports import Inbound, Ports, Spool
     from gateway.turnstile import Passage
     from gateway.wire.hosts import HostRule
 
@@ -127,11 +129,12 @@ class Enforcement(Generic[InboundT]):
         passage = await self._turnstile.enter(grant)
         if isinstance(passage, Refusal):
             return passage
+        dialect = DIALECTS[reading.endpoint.dialect]
+        spool = ports.new_spool() if isinstance(dialect, FormBody) else None
         try:
-            dialect = DIALECTS[reading.endpoint.dialect]
             if dialect.upstream is None:
                 return passage.stamped(await self._list_models(inbound, record, grant, passage.lines))
-            request = await self._judge(inbound, record, reading, grant, passage)
+            request = await self._judge(inbound, record, reading, grant, passage, spool)
             if not isinstance(request, UpstreamRequest):
                 return passage.stamped(request)
             del reading  # and the credential with it, for as long as the answer takes
@@ -142,6 +145,8 @@ class Enforcement(Generic[InboundT]):
         except (Malformed, Unavailable) as cause:
             return passage.stamped(Refusal.of(cause))
         finally:
+            if spool is not None:
+                spool.close()
             await passage.leave()
             record.usage = passage.usage
 
@@ -186,15 +191,26 @@ class Enforcement(Generic[InboundT]):
             inbound.answer(_OK, [*_lines(record.id), b"content-type: application/json\r\n"], self._metadata.body)
 
     async def _judge(
-        self, inbound: InboundT, record: AuditRecord, reading: _Reading, grant: Grant, passage: Passage
+        self,
+        inbound: InboundT,
+        record: AuditRecord,
+        reading: _Reading,
+        grant: Grant,
+        passage: Passage,
+        spool: Spool | None,
     ) -> UpstreamRequest | Refusal:
         """Rooms 4 and 5: the body, only now read; the judgement; what is sent instead; the tokens that it may cost."""
         ports = self._ports
         endpoint = reading.endpoint
-        body = await _body(inbound, reading.headers, endpoint.body_limit or 0)
-        begun = ports.clock.ticks()
         dialect = DIALECTS[endpoint.dialect]
-        call = dialect.read(body)
+        at_most = endpoint.body_limit or 0
+        if spool is not None and isinstance(dialect, FormBody):
+            call = await receive(inbound, reading.headers, at_most, dialect, spool)
+            begun = ports.clock.ticks()
+        else:
+            body = await _body(inbound, reading.headers, at_most)
+            begun = ports.clock.ticks()
+            call = dialect.read(body)
         permit = judge(self.plane, grant, call)
         if isinstance(permit, Deny):
             return Refusal.of(permit)
@@ -221,6 +237,8 @@ class Enforcement(Generic[InboundT]):
             hides_usage=bool(wish),
             rank=RANKS[grant.client.limit.priority],
         )
+        if spool is not None and isinstance(dialect, FormBody):
+            request.body, request.upload = written(dialect, call, permit.changes, spool, ports.new_id())
         record.judge_ms = (ports.clock.ticks() - begun) * 1000
         refusal = await passage.reserve(request, permit.most_tokens)
         if refusal is not None:
@@ -348,12 +366,9 @@ def _wish(call: Call, changes: Sequence[Change], tells_usage: str | None) -> lis
 
 async def _body(inbound: Inbound, headers: RequestHeaders, at_most: int) -> bytes:
     """Read a body that says what it is. Raises ``Malformed`` with the body's reasons."""
-    if headers.content_length is not None and headers.content_length > at_most:
-        raise Malformed(Reason.BODY_TOO_LARGE, f"this endpoint reads at most {at_most} bytes")
-    if headers.content_encoding is not None:
-        raise Malformed(Reason.MEDIA_TYPE_NOT_ACCEPTED, "content codings are not accepted")
     if not media_type_is_json(headers.content_type):
-        raise Malformed(Reason.MEDIA_TYPE_NOT_ACCEPTED)
+        raise Malformed(Reason.MEDIA_TYPE_NOT_ACCEPTED, "this endpoint takes application/json in UTF-8")
+    check_announced(headers, at_most)
     return await inbound.read_body(at_most)
 
 

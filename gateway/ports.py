@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from gateway.dialects.meter import Meter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
     from gateway.audit import AuditRecord
     from gateway.dialects.call import Dialect
@@ -52,6 +52,9 @@ class Inbound(Protocol):
         Raises ``Malformed`` (too large, too slow, broken) and ``ConnectionError`` when the caller left.
         """
 
+    def pieces(self, at_most: int) -> AsyncGenerator[bytes, None]:
+        """Read the body in pieces, of which nothing is kept. Raises as ``read_body`` does."""
+
     def answer(self, status: int, lines: Iterable[bytes], body: bytes) -> None:
         """Write a whole answer."""
 
@@ -60,13 +63,37 @@ class Inbound(Protocol):
         """Whether an answer is out, at least its head."""
 
 
+class Spool(Protocol):
+    """Where the file of a form waits, outside of memory, until all of the form was judged; nobody else can read it."""
+
+    size: int
+
+    async def write(self, data: bytes) -> None:
+        """Add to the file. Raises ``Unavailable(SPOOL_UNAVAILABLE)``."""
+
+    def pieces(self) -> AsyncGenerator[bytes, None]:
+        """Read the file from its beginning. Raises ``Unavailable(SPOOL_UNAVAILABLE)``."""
+
+    def close(self) -> None:
+        """Forget the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """The rest of a form whose beginning is ``UpstreamRequest.body``: the file, and what stands behind it."""
+
+    boundary: str
+    file: Spool
+    tail: bytes
+
+
 @dataclass(slots=True)
 class UpstreamRequest:
     """Room 5's work: what goes to the engine, and what the answer's head says besides the engine's own fields.
 
     No byte of the caller's target or header fields is in it. ``deadlines`` are resolved: no ``None`` is left.
-    ``hides_usage``: the gateway alone asked for the event with the engine's count. ``rank``: who goes first where
-    requests wait, the least of them. ``meter`` reads the answer.
+    ``upload``: set for a form, ``None`` for JSON. ``hides_usage``: the gateway alone asked for the event with the
+    engine's count. ``rank``: who goes first where requests wait, the least of them. ``meter`` reads the answer.
     """
 
     id: str
@@ -79,6 +106,7 @@ class UpstreamRequest:
     dialect: Dialect
     deadlines: Deadlines
     lines: list[bytes]
+    upload: Upload | None = None
     hides_usage: bool = False
     rank: int = 1
     meter: Meter = field(init=False)
@@ -196,3 +224,4 @@ class Ports(Generic[InboundT]):
     proofs: Proofs
     new_id: Callable[[], str]
     report_bug: Callable[[str, BaseException], None]
+    new_spool: Callable[[], Spool]

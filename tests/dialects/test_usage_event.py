@@ -44,19 +44,8 @@ def test_an_event_that_its_blank_line_does_not_end_yet_is_left_as_it_is_unless_i
     assert without_usage(ONE_TOKEN + b"\n\n" + LAST_COUNT) == ONE_TOKEN + b"\n\n"
 
 
-PIECES = [
-    LAST_COUNT,
-    ONE_TOKEN,
-    NESTED,
-    b"data: [DONE]",
-    b": x",
-    b"\n\n",
-    b"\r\n\r\n",
-    b"\r\r",
-    b"\n",
-    b'"choices":[]',
-    b"\xff",
-]
+PIECES = [LAST_COUNT, ONE_TOKEN, NESTED, b"data: [DONE]", b": x"]
+PIECES += [b"\n\n", b"\r\n\r\n", b"\r\r", b"\n", b'"choices":[]', b"\xff"]
 
 
 @given(st.lists(st.sampled_from(PIECES) | st.binary(max_size=4), max_size=12).map(b"".join))

@@ -80,6 +80,6 @@ class Person:
 def counting(folder: Path, **settings: str) -> Iterator[Counted]:
     """Run a site whose only planes are the usual ones and the counted one."""
     port = free_port()
-    planes = ("policy.yaml", "lenient.yaml", "counted.yaml")
-    with running(folder, planes=planes, LISTENERS__COUNTED=f"{HOST}:{port}", **settings) as site:
+    policies = ("policy.yaml", "lenient.yaml", "counted.yaml")
+    with running(folder, policies=policies, LISTENERS__COUNTED=f"{HOST}:{port}", **settings) as site:
         yield Counted(site, (HOST, port))
