@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from gateway.dialects.meter import Meter
 
@@ -134,8 +134,7 @@ class Ending(Enum):
     CLIENT_LEFT = "client-left"
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """What became of a dispatched request.
 
     ``first_byte_s``: seconds from its dispatch to the first byte of the body. ``sent``: whether anything of it went to

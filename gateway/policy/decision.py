@@ -1,4 +1,7 @@
-"""Verdicts as values: a ``Permit`` with the changes to make, or a ``Deny`` with its reason."""
+"""Verdicts as values: a ``Permit`` with the changes to make, or a ``Deny`` with its reason.
+
+What each permitted request makes is not frozen: it would take four times as long, and lives as long as the request.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class Deny:
     client: Client | None = dataclasses.field(default=None, repr=False, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Change:
     """One difference between what was sent and what was judged fit.
 
@@ -48,7 +51,7 @@ class Change:
         return f"{self.action} {shown(self.field)}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Grant:
     """The gatehouse let the caller in: this client, on this endpoint."""
 
@@ -57,14 +60,15 @@ class Grant:
     principal: Principal
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Permit:
     """The court let the call through.
 
-    ``model`` is the resolved model; ``None`` for dialects without one. ``most_tokens`` is the most that all answers
-    together can have; 0 where no text is generated.
+    ``model`` is the resolved model; ``None`` for dialects without one. ``stream``: an event stream is asked for.
+    ``most_tokens`` is the most that all answers together can have; 0 where no text is generated.
     """
 
     changes: tuple[Change, ...] = ()
     model: Model | None = None
+    stream: bool = False
     most_tokens: int = 0

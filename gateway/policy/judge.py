@@ -50,7 +50,7 @@ def _judge_body(plane: Plane, rules: Rules, grant: Grant, fields: dict[str, Any]
     draft = Draft(fields)
     _look(draft, rules)
     for name, value in rules.defaults:
-        if draft.get(name) is None and not (name in rules.tokens and _sent(draft, rules.tokens)):
+        if draft.get(name) is None and not (name in rules.tokens and draft.sent(rules.tokens)):
             draft.put(name, value)
     for name, fault in rules.unmet(draft.body):
         if fault:
@@ -58,7 +58,7 @@ def _judge_body(plane: Plane, rules: Rules, grant: Grant, fields: dict[str, Any]
     if rules.thinking is not None and rules.thinking.forbidden:
         thinking.side_door(draft)
     for name, value in rules.force:
-        for one in (name in rules.tokens and _sent(draft, rules.tokens)) or (name,):
+        for one in (name in rules.tokens and draft.sent(rules.tokens)) or (name,):
             draft.put(one, value)
     model = _model(plane, grant, draft.body.get("model"))
     draft.put("model", model.served_as)
@@ -69,7 +69,9 @@ def _judge_body(plane: Plane, rules: Rules, grant: Grant, fields: dict[str, Any]
     for name, _ in rules.unmet(draft.body):
         draft.drop(name)
     draft.tidy(rules.closed)
-    return Permit(tuple(draft.changes), model, _most_tokens(draft.body, rules.tokens, model))
+    body = draft.body
+    most_tokens = _most_tokens(body, rules.tokens, model)
+    return Permit(tuple(draft.changes), model, body.get("stream") is True, most_tokens)
 
 
 def _most_tokens(body: dict[str, Any], names: tuple[str, ...], model: Model) -> int:
@@ -121,10 +123,6 @@ def _look_at_names(fields: dict[str, Any], rules: Rules, inspection: Inspection)
                     inspection.unlisted(parent, name)
                 except Malformed as fault:
                     raise inside(parent, fault) from None
-
-
-def _sent(draft: Draft, names: tuple[str, ...]) -> list[str]:
-    return [name for name in names if draft.body.get(name) is not None]
 
 
 def _model(plane: Plane, grant: Grant, alias: str | None) -> Model:
