@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic
 
 from gateway.audit import AuditRecord, Outcome, Verdict
-from gateway.dialects.changes import value_after
 from gateway.dialects.form_body import FormBody
 from gateway.dialects.openai_models import ModelEntry, model_body, models_body
 from gateway.dialects.registry import DIALECTS
@@ -21,8 +20,9 @@ from gateway.identity import dpop
 from gateway.identity.challenge import challenge
 from gateway.limits.waiting_room import RANKS
 from gateway.policy.decide import admit, endpoint_for, judge
-from gateway.policy.decision import Change, Deny
+from gateway.policy.decision import Deny
 from gateway.policy.plane_metadata import metadata_of, refused_question
+from gateway.policy.usage_wish import usage_wish
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
 from gateway.reasons import Malformed, Reason, Unavailable
 from gateway.refusal import Refusal
@@ -32,12 +32,12 @@ from gateway.wire.headers import RequestHeaders, media_type_is_json
 from gateway.wire.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-    from gateway.dialects.call import Call, Dialect
+    from gateway.dialects.call import Dialect
     from gateway.dialects.openai_models import ServedModel
     from gateway.identity.credential import Credential
-    from gateway.policy.decision import Grant
+    from gateway.policy.decision import Change, Grant
     from gateway.policy.model import Deadlines, Endpoint, Plane
     from gateway.ports import Inbound, Ports, Spool
     from gateway.turnstile import Passage
@@ -221,7 +221,7 @@ class Enforcement(Generic[InboundT]):
         record.model = permit.model.alias
         record.engine = permit.model.engine
         record.changes = [str(change) for change in permit.changes]
-        wish = _wish(call, permit.changes, dialect.tells_usage) if permit.stream else []
+        wish = usage_wish(dialect, call, permit)
         method, path = dialect.upstream
         request = UpstreamRequest(
             record.id,
@@ -355,13 +355,6 @@ _OUTCOMES = {
     (Reason.ENGINE_TIMEOUT, "idle"): Outcome.IDLE,
     (Reason.DRAINING, ""): Outcome.DRAINING,
 }
-
-
-def _wish(call: Call, changes: Sequence[Change], tells_usage: str | None) -> list[Change]:
-    """Ask for the count of a stream whose caller did not; no change of the policy's, so no record names it."""
-    if tells_usage is None or value_after(call.fields, changes, tells_usage) is True:
-        return []
-    return [Change("set", tells_usage, value=True)]
 
 
 async def _body(inbound: Inbound, headers: RequestHeaders, at_most: int) -> bytes:
