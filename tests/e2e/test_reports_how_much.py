@@ -149,6 +149,17 @@ def test_limits_05_more_workers_than_the_ledger_knows_of_do_not_start() -> None:
         load_settings({"GATEWAY_LISTENERS__PUBLIC": "127.0.0.1:8080", "GATEWAY_WORKERS": "2"})
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_place_is_free_for_the_next_request_on_the_same_connection(counted: Counted, *, stream: bool) -> None:
+    """Also for one that has been sent already and waits behind the answer."""
+    person = counted.person("single")
+    data = person.request(stream=stream)
+    with person.connect() as connection:
+        for requests in (1, 1, 1, 4, 8):
+            connection.send(data * requests)
+            assert [connection.answer("POST").status for _ in range(requests)] == [200] * requests
+
+
 def test_limits_07_who_hangs_up_early_pays_for_what_was_produced(counted: Counted) -> None:
     person, engine = counted.person("tokens"), counted.site.engine.state
     engine.latency_s, engine.tokens = 0.01, 100
