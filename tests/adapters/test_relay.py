@@ -270,6 +270,14 @@ async def test_what_was_seen_of_an_answer_is_known_when_the_client_leaves() -> N
         assert (delivery.ending, relay.meters[0].produced) == (Ending.CLIENT_LEFT, 4)
 
 
+async def test_a_count_in_two_parts_is_put_together() -> None:
+    parts = (b'data: {"usage":{"prompt_tokens":5}}\n\n', event("a"), b'data: {"usage":{"completion_tokens":7}}\n\n')
+    async with relaying(says(STREAM + b"".join(map(chunk, (*parts, DONE))) + LAST, step=1)) as relay:
+        assert (await relay.served.ask(ASK_STREAM)).body == b"".join(parts) + DONE
+        await relay.delivery()
+        assert relay.meters[0].usage == Usage(5, 7)
+
+
 async def test_the_head_and_each_event_are_passed_on_at_once() -> None:
     go = asyncio.Event()
 

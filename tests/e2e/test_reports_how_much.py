@@ -11,7 +11,6 @@ import openai
 import orjson
 import pytest
 
-from gateway.dialects.registry import FACTS
 from gateway.settings import SettingsError, load_settings
 from tests.e2e.counting import Counted, counting
 from tests.e2e.raw_http import NotHttp, ask, request
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 DONE = b"data: [DONE]\n\n"
+MESSAGES: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 STREAM: dict[str, Any] = {"stream": True, "max_tokens": 5}
 
 
@@ -42,8 +42,6 @@ def test_every_report_and_attack_of_the_stage_has_a_test() -> None:
     ]
     wanted = {case["id"].lower().replace("-", "_") for case in cases if case["stage"] == "how-much"}
     assert len(wanted) == 14
-    if not FACTS["anthropic-count-tokens"].served:
-        wanted.remove("clients_16")
     assert not [one for one in wanted if not any(name.startswith(f"test_{one}_") for name in globals())]
 
 
@@ -198,6 +196,7 @@ def test_limits_09_every_endpoint_spends_from_one_budget(counted: Counted) -> No
         ("/v1/chat/completions", {**HI, "max_tokens": 100}),
         ("/v1/completions", {"model": "m", "prompt": "hi", "max_tokens": 100}),
         ("/v1/responses", {"model": "m", "input": "hi", "max_output_tokens": 100}),
+        ("/v1/messages", {**MESSAGES, "max_tokens": 100}),
         ("/v1/embeddings", {"model": "e", "input": ["one two three " * 60]}),
     ):
         assert refused(person.ask(body, target=target), "over-tokens") > 50
@@ -261,11 +260,25 @@ def test_clients_06_only_streams_of_chat_and_completions_are_asked_for_their_cou
     answer = person.ask({"model": "m", "input": "hi", "max_output_tokens": 5, "stream": True}, target="/v1/responses")
     assert "stream_options" not in counted.site.reached()[-1].json
     assert usage_of(counted, answer)["completion"] == 5
+    answer = person.ask({**MESSAGES, **STREAM}, target="/v1/messages")
+    assert "stream_options" not in counted.site.reached()[-1].json
+    assert usage_of(counted, answer)["completion"] == 5
     for target, body in (("/v1/chat/completions", HI), ("/v1/completions", {"model": "m", "prompt": "hi"})):
         answer = person.ask({**body, **STREAM}, target=target)
         assert counted.site.reached()[-1].json["stream_options"] == {"include_usage": True}
         assert b'"choices":[]' not in answer.body
         assert usage_of(counted, answer)["completion"] == 5
+
+
+def test_clients_16_counting_tokens_takes_none_and_needs_none(counted: Counted) -> None:
+    person = counted.person("tokens")
+    assert person.ask({"model": "e", "input": ["one two three " * 60]}, target="/v1/embeddings").status == 200
+    assert refused(person.ask({**MESSAGES, "max_tokens": 100}, target="/v1/messages"), "over-tokens") > 50
+    answer = person.ask(MESSAGES, target="/v1/messages/count_tokens")
+    assert (answer.status, set(answer.json)) == (200, {"input_tokens", "context_management"})
+    assert answer.value("x-ratelimit-limit-tokens") is None
+    assert int(answer.value("x-ratelimit-remaining-requests") or "") < 100_000
+    assert usage_of(counted, answer) is None
 
 
 def test_limits_008_a_limit_is_the_persons_and_not_an_addresss(counted: Counted) -> None:
