@@ -100,8 +100,8 @@ class Downstream:
 
     @property
     def reading(self) -> bool:
-        """Whether somebody waits for more of the body."""
-        return self._waiter is not None
+        """Whether somebody waits for more of the body, and was not told yet that there is some."""
+        return self._waiter is not None and not self._waiter.done()
 
     async def run(self, app: Callable[[Downstream], Awaitable[None]]) -> None:
         """Run the application; where it leaves no whole answer, end the connection instead of wording one here."""
