@@ -30,6 +30,7 @@ from gateway.adapters.revoked_file import RevokedFile
 from gateway.enforcement import Enforcement
 from gateway.identity.dpop import Proofs
 from gateway.identity.issuer import IntrospectionIssuer
+from gateway.policy.cache_salt import SHORTEST_SECRET, CacheSalts
 from gateway.policy.model import Deadlines
 from gateway.ports import Ports
 from gateway.settings import OPS
@@ -101,6 +102,9 @@ class Gateway:
         self._journal = Journal(log, metrics)
         self._clock = SystemClock()
         self._proofs = Proofs(urandom(32))
+        salt_secret = settings.cache_salt_secret
+        # Without the setting nobody else can know the salts; a second gateway would then find nothing in the cache.
+        self._salts = CacheSalts(salt_secret.get_secret_value().encode() if salt_secret else urandom(SHORTEST_SECRET))
         self.apps = {
             listener: PlaneApp(enforcement, metrics) for listener, enforcement in self._enforcements(planes).items()
         }
@@ -117,9 +121,7 @@ class Gateway:
 
     async def readiness(self, *, draining: bool) -> Readiness:
         """Report whether this process can do its work."""
-        return await readiness(
-            self.planes, self.catalogue, self.key_sets, self.settings.not_enforced, draining=draining
-        )
+        return await readiness(self.planes, self.catalogue, self.key_sets, draining=draining)
 
     def reload(self, planes: Sequence[Plane]) -> None:
         """Put new policies in place of all the old ones. Raises ``Misfit`` and changes nothing when they do not fit."""
@@ -144,6 +146,7 @@ class Gateway:
             self._journal,
             self._clock,
             self._proofs,
+            self._salts,
             new_request_id,
             _report_bug,
         )

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Generic
 
 from gateway.audit import AuditRecord, Outcome, Verdict
 from gateway.dialects.openai_models import ModelEntry, model_body, models_body
-from gateway.dialects.registry import DIALECTS
+from gateway.dialects.registry import DIALECTS, FACTS
 from gateway.gatehouse import Gatehouse
 from gateway.identity import dpop
 from gateway.identity.challenge import challenge
 from gateway.identity.resource_metadata import ResourceMetadata
+from gateway.policy.cache_salt import isolated
 from gateway.policy.decide import admit, endpoint_for, judge
 from gateway.policy.decision import Deny
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
@@ -182,6 +183,8 @@ class Enforcement(Generic[InboundT]):
         permit = judge(self.plane, grant, call)
         if isinstance(permit, Deny):
             return permit
+        salt = ports.salts.salt(self.plane.name, grant.client.name, ports.clock.today())
+        permit = isolated(permit, FACTS[endpoint.dialect], salt)
         if permit.model is None or dialect.upstream is None:
             message = f"dialect {dialect.name} was permitted without a model"
             raise RuntimeError(message)

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from gateway.policy.cache_salt import CacheSalts
     from collections.abc import Callable, Iterable, Mapping
 
     from gateway.audit import AuditRecord
@@ -171,5 +172,6 @@ class Ports(Generic[InboundT]):
     journal: Journal
     clock: Clock
     proofs: Proofs
+    salts: CacheSalts
     new_id: Callable[[], str]
     report_bug: Callable[[str, BaseException], None]

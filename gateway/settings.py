@@ -2,8 +2,7 @@
 
 Enters: a mapping of environment variables. Leaves: ``Settings``, frozen and checked as a whole, or a
 ``SettingsError`` whose sentences name the variable and what to do. A setting that this version knows but does not
-carry out is refused where ignoring it would leave something open, and named in ``not_enforced`` where it would only
-leave something closed.
+carry out is refused.
 """
 
 from __future__ import annotations
@@ -89,20 +88,13 @@ class Settings(_Part):
     deadlines: Deadlines = Deadlines()
     ledger: str = "memory://"
     audit_log: str = "stdout"
-    cache_salt_secret: values.Secret | None = None
+    cache_salt_secret: values.LongSecret | None = None
     revoked_file: values.File | None = None
     max_connections: values.Count = 10_000
     sse_keep_alive: values.SecondsOrZero = 15.0
     workers: values.Count = 1
     ops_token: values.Secret | None = None
     log_level: values.LogLevel = "info"
-
-    @property
-    def not_enforced(self) -> tuple[str, ...]:
-        """Name the settings without effect so far; each leaves something closed that it was meant to open."""
-        return tuple(
-            f"{variable(('engines', name, 'urls'))}[1:]" for name, engine in self.engines.items() if engine.urls[1:]
-        )
 
     def host_rule(self, listener: str) -> HostRule:
         """Make the rule for the Host field of one listener."""
@@ -160,9 +152,8 @@ def _unsupported(settings: Settings) -> Iterator[str]:
         yield "GATEWAY_LEDGER must be memory://: this version has no other ledger."
     if settings.workers != 1:
         yield "GATEWAY_WORKERS must be 1: with a ledger in memory, each process would grant the limits anew."
-    for name in ("tls", "cache_salt_secret"):
-        if name in given:
-            yield f"{variable((name,))} is not supported by this version: remove it."
+    if "tls" in given:
+        yield f"{variable(('tls',))} is not supported by this version: remove it."
 
 
 def _halves(settings: Settings) -> Iterator[str]:
