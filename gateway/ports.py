@@ -11,7 +11,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from gateway.policy.cache_salt import CacheSalts
     from collections.abc import Callable, Iterable, Mapping
 
     from gateway.audit import AuditRecord
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from gateway.identity.credential import Credential
     from gateway.identity.dpop import Proofs
     from gateway.identity.principal import Principal
+    from gateway.policy.cache_salt import CacheSalts
     from gateway.policy.model import Deadlines
     from gateway.reasons import Malformed, Reason
 

@@ -276,7 +276,9 @@ async def test_each_client_has_a_salt_of_its_own_which_no_record_and_no_answer_s
     for record, salt in zip(house.journal.records, salts, strict=True):
         assert record.changes[-1] == "set cache_salt"
         assert salt not in record.to_json().decode()
-    assert not any(salt.encode() in line for request in house.dispatch.requests for line in request.lines for salt in salts)
+    assert not any(
+        salt.encode() in line for request in house.dispatch.requests for line in request.lines for salt in salts
+    )
 
 
 @pytest.mark.parametrize("drop", [True, False])

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from gateway.ports import Catalogue
 
 
-async def readiness(
-    planes: Iterable[Plane], catalogue: Catalogue, key_sets: KeySets, *, draining: bool
-) -> Readiness:
+async def readiness(planes: Iterable[Plane], catalogue: Catalogue, key_sets: KeySets, *, draining: bool) -> Readiness:
     """Report the state of the process; ready when each plane has its keys and at least one ready engine."""
     ages = key_sets.ages_s()
     reports: dict[str, PlaneReadiness] = {}

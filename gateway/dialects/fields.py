@@ -44,7 +44,7 @@ class Field:
 
     ``kinds``: the JSON types of its value. ``words``: the closed list of texts, empty for free text. ``why``: the
     reason of its treatment, a sentence. ``versions``: the vLLM versions that know it, none for a field of OpenAI's
-    alone.
+    alone. ``holds_media``: content parts in it may be images or sounds.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Field:
     words: frozenset[str] = frozenset()
     minimum: int | None = None
     maximum: int | None = None
+    holds_media: bool = False
     check: Check = field(repr=False, compare=False, kw_only=True)
 
 
@@ -84,6 +85,12 @@ def load(name: str) -> Table:
     )
 
 
+def _mentions_media(described: Any) -> bool:  # noqa: ANN401  (a part of a table)
+    if isinstance(described, dict):
+        return "media" in described or any(map(_mentions_media, described.values()))
+    return isinstance(described, list) and any(map(_mentions_media, described))
+
+
 def _fields(described: Mapping[str, Any], parent: str, versions: frozenset[str]) -> Iterator[Field]:
     for key, description in described.items():
         name = parent + key
@@ -97,6 +104,7 @@ def _fields(described: Mapping[str, Any], parent: str, versions: frozenset[str])
             words=frozenset(description.get("enum", ())),
             minimum=description.get("minimum"),
             maximum=description.get("maximum"),
+            holds_media=_mentions_media(description),
             check=check_for(description, name),
         )
         if description["treatment"] == Treatment.MEMBERS:

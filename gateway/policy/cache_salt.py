@@ -1,4 +1,4 @@
-"""The salt that divides an engine's prefix cache among clients: how fast an answer begins tells nobody another's prompt.
+"""The salt that divides an engine's prefix cache among clients, so that no delay tells one what another asked.
 
 Enters: a secret, then the names of a plane and a client and the day; and a permit. Leaves: a text that only the secret
 leads to, and the permit with one more change. vLLM mixes ``cache_salt`` into the hash of the first block of a prompt
@@ -38,7 +38,7 @@ class CacheSalts:
         HMAC-SHA256 (RFC 2104) over names that hold no NUL, so that no two clients can share what is hashed. Two planes
         may both have a client of one name, and are different parties.
         """
-        message = "\0".join((_PURPOSE, plane, client, day)).encode()
+        message = f"{_PURPOSE}\0{plane}\0{client}\0{day}".encode()
         return urlsafe_b64encode(hmac.digest(self._secret, message, "sha256")).rstrip(b"=").decode()
 
 

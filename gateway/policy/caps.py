@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gateway.dialects import media
 from gateway.dialects.special_tokens import texts
 from gateway.reasons import Malformed, Reason
 
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from gateway.policy.draft import Draft
     from gateway.policy.model import Cap
 
-# Members of messages that are closed words or media, not text.
-_NOT_TEXT = frozenset({"role", "type", "image_url", "audio_url", "input_audio"})
+# Where turns of a conversation stand, and their members that are closed words or media, not text.
+_TURNS = frozenset({"messages", "input"})
+_NOT_TEXT = frozenset({"role", "type", "image_url", "audio_url", "input_audio", "source"})
 
 
 def apply_caps(draft: Draft, caps: Iterable[tuple[str, Cap]]) -> None:
@@ -34,6 +36,8 @@ def apply_caps(draft: Draft, caps: Iterable[tuple[str, Cap]]) -> None:
             raise _over(name, f"has more than {cap.at_most_items} items")
         if cap.at_most_characters is not None and characters(name, value) > cap.at_most_characters:
             raise _over(name, f"has more than {cap.at_most_characters} characters")
+        if cap.at_most_media is not None and media.count(value) > cap.at_most_media:
+            raise _over(name, f"has more than {cap.at_most_media} media parts")
 
 
 def bound_answer(draft: Draft, names: tuple[str, ...], caps: Iterable[Cap], most_tokens: int | None) -> None:
@@ -57,8 +61,8 @@ def differing(draft: Draft, names: tuple[str, ...]) -> None:
 
 
 def characters(name: str, value: Any) -> int:  # noqa: ANN401  (any JSON value)
-    """Count the characters in all text within a value: in messages, without roles, kinds of parts and media."""
-    if name != "messages":
+    """Count the characters in all text within a value: in turns, without roles, kinds of parts and media."""
+    if name not in _TURNS:
         return sum(map(len, texts(value)))
     count = 0
     waiting = [value]

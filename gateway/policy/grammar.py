@@ -32,7 +32,6 @@ _KINDS: Final = {
     "tuple_type": "write a list here, such as [a, b]",
     "list_type": "write a list here, each item on a line that begins with -",
     "dict_type": _MAPPING,
-    "greater_than_equal": "the smallest number here is 1",
     "too_short": "an empty list or mapping is an error: name something, or remove the key",
     "too_long": "write exactly one key here",
 }
@@ -94,6 +93,8 @@ def _problem(tree: Tree, details: ErrorDetails) -> Problem:
     if kind == "model_type":
         keys = schema["properties"]
         return tree.problem(path, f"{_MAPPING}, such as `{nearest(str(path[-1]), keys)}` (of {', '.join(keys)})")
+    if kind == "greater_than_equal":
+        return tree.problem(path, f"the smallest number here is {facts['ge']}")
     return tree.problem(path, _KINDS[kind])
 
 

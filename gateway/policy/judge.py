@@ -29,7 +29,7 @@ def judge(plane: Plane, grant: Grant, call: Call) -> Permit | Deny:
     try:
         if not FACTS[grant.endpoint.dialect].has_body:
             return _judge_path(plane, grant)
-        return _judge_body(plane, plane.rules[grant.endpoint.name], grant, call.fields)
+        return _judge_body(plane, plane.rules_of(grant.client, grant.endpoint), grant, call.fields)
     except Malformed as fault:
         return Deny(fault.reason, f"{fault.param} {fault.detail}" if fault.detail else "", fault.param)
 
@@ -60,6 +60,7 @@ def _judge_body(plane: Plane, rules: Rules, grant: Grant, fields: dict[str, Any]
     model = _model(plane, grant, draft.body.get("model"))
     draft.put("model", model.served_as)
     apply_caps(draft, rules.caps)
+    apply_caps(draft, model.caps)
     bound_answer(draft, rules.tokens, rules.token_caps, model.most_tokens)
     if rules.thinking is not None:
         thinking.settle(draft, model, rules.thinking, grant, rules.controls)

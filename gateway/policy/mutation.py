@@ -38,6 +38,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "unlisted": ("refuse", "drop"),
     "otherwise": ("refuse", "lower", "disable"),
     "default": ("disabled", "enabled"),
+    "thinking": ("refuse", "disable"),
     "may_enable": ("everyone", "nobody"),
     "thinking_switch": ("enable_thinking", "thinking", "reasoning_effort", "none"),
 }

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gateway.dialects.checks import Check
     from gateway.dialects.registry import Facts
     from gateway.dialects.thinking_controls import ThinkingControls
-    from gateway.policy.model import Cap, ParameterRules, ThinkingRule
+    from gateway.policy.model import Cap, Narrowing, ParameterRules, ThinkingRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,17 @@ class Rules:
     media_hosts: frozenset[str]
 
 
-def rules_for(parameters: ParameterRules, facts: Facts, media_hosts: frozenset[str]) -> Rules:
-    """Join the rules of an endpoint with what its dialect knows."""
+def rules_for(
+    parameters: ParameterRules, facts: Facts, media_hosts: frozenset[str], narrowing: Narrowing | None = None
+) -> Rules:
+    """Join the rules of an endpoint with what its dialect knows, and with what a client may less."""
     controls = [field.name for field in facts.fields.values() if field.treatment is Treatment.THINKING]
     tokens = frozenset(facts.answer_tokens)
-    checks, closed = _checks((*parameters.accept, *controls), facts)
-    thinking = parameters.thinking if controls else None
+    accept, rule, all_caps = parameters.accept, parameters.thinking, tuple(parameters.caps.items())
+    if narrowing is not None:
+        accept, rule, all_caps = accept - narrowing.without, narrowing.thinking or rule, all_caps + narrowing.caps
+    checks, closed = _checks((*accept, *controls), facts)
+    thinking = rule if controls else None
     return Rules(
         checks=checks,
         closed=closed,
@@ -61,8 +66,8 @@ def rules_for(parameters: ParameterRules, facts: Facts, media_hosts: frozenset[s
         unmet=facts.unmet,
         defaults=tuple(parameters.defaults.items()),
         force=tuple(parameters.force.items()),
-        caps=tuple((name, cap) for name, cap in parameters.caps.items() if name not in tokens),
-        token_caps=tuple(cap for name, cap in parameters.caps.items() if name in tokens),
+        caps=tuple((name, cap) for name, cap in all_caps if name not in tokens),
+        token_caps=tuple(cap for name, cap in all_caps if name in tokens),
         thinking=thinking,
         controls=facts.controls,
         drop_unlisted=parameters.drop_unlisted,

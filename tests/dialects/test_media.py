@@ -1,8 +1,15 @@
 from __future__ import annotations
 
+import json
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
 import pytest
 
-from gateway.dialects.media import url_fault
+from gateway.dialects.media import KINDS, TYPES, count, url_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HOSTS = frozenset({"img.example.com", "allowed.example"})
 
@@ -11,7 +18,7 @@ HOSTS = frozenset({"img.example.com", "allowed.example"})
     "url, kind",
     [
         ("data:image/png;base64,iVBORw0KGgo=", "image"),
-        ("data:image/svg+xml;base64,", "image"),
+        ("data:image/webp;base64,", "image"),
         ("data:audio/wav;base64,AAAA", "audio"),
         ("https://img.example.com/a.png", "image"),
         ("https://img.example.com", "image"),
@@ -64,6 +71,13 @@ def test_data_urls_and_named_hosts_pass(url: str, kind: str) -> None:
         "data:image/png;charset=x;base64,AAAA",
         "data:,x",
         "data:image/;base64,AAAA",
+        "data:image/svg+xml;base64,AAAA",
+        "data:image/tiff;base64,AAAA",
+        "data:image/PNG;base64,AAAA",
+        "DATA:image/png;base64,AAAA",
+        "data:image/pngx;base64,AAAA",
+        "data:image/vnd.adobe.photoshop;base64,AAAA",
+        "data:application/pdf;base64,AAAA",
         "data:audio/wav;base64,AAAA",
         "blob:https://allowed.example/",
         "javascript:alert(1)",
@@ -76,3 +90,55 @@ def test_every_other_spelling_of_a_place_is_refused(url: str) -> None:
 
 def test_without_hosts_no_address_passes() -> None:
     assert url_fault("https://img.example.com/a.png", "image", frozenset())
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_every_listed_type_passes_as_what_it_is_and_as_nothing_else(kind: str) -> None:
+    other = {"image": "audio", "audio": "image"}[kind]
+    for name in TYPES[kind]:
+        assert url_fault(f"data:{kind}/{name};base64,AAAA", kind, frozenset()) is None
+        assert (
+            url_fault(f"data:{kind}/{name};base64,AAAA", other, frozenset())
+            == f"must be of type {other}/\N{HORIZONTAL ELLIPSIS}"
+        )
+
+
+def test_a_refused_place_is_told_what_would_pass() -> None:
+    assert (
+        url_fault("x", "image", frozenset())
+        == "must be a data: URL of type image/(png|jpeg|jpg|gif|webp|bmp) in base64"
+    )
+    assert (url_fault("x", "image", HOSTS) or "").endswith("or an https URL of a host that this policy names")
+
+
+@pytest.mark.parametrize(
+    "value, number",
+    [
+        ([], 0),
+        ("image_url", 0),
+        ([{"content": "image_url"}], 0),
+        ([{"content": [{"type": "image_url"}, {"type": "text", "text": "image"}, {"type": "input_audio"}]}], 2),
+        ([{"content": [{"type": "tool_result", "content": [{"type": "image", "source": {}}]}]}], 1),
+        ({"type": ["image_url"]}, 0),
+    ],
+)
+def test_parts_with_media_are_counted_wherever_they_stand(value: object, number: int) -> None:
+    assert count(value) == number
+
+
+def kinds_with_media(described: object) -> Iterator[str]:
+    """Give the kinds of parts in a field table within which a URL or data of media stands."""
+    if isinstance(described, list):
+        for one in described:
+            yield from kinds_with_media(one)
+    elif isinstance(described, dict):
+        yield from (kind for kind, of in described.get("of", {}).items() if '"media"' in json.dumps(of))
+        for one in described.values():
+            yield from kinds_with_media(one)
+
+
+def test_every_kind_of_part_with_media_in_any_table_is_counted() -> None:
+    folder = files("gateway.dialects").joinpath("data")
+    found = {kind for file in folder.iterdir() for kind in kinds_with_media(json.loads(file.read_bytes()))}
+    assert {"image_url", "input_audio"} <= found
+    assert not {kind for kind in found if "result" not in kind} - KINDS

@@ -25,6 +25,8 @@ def narrowed(new: Any, old: Any, path: str = "") -> list[str]:  # noqa: ANN401  
         return lost + [one for key in kept if key in new for one in narrowed(new[key], kept[key], f"{path}/{key}")]
     if path.endswith(("/enum", "/required")):
         return [] if set(old) <= set(new) else [path]
+    if path.endswith("/oneOf"):
+        return [f"{path}[{number}]" for number, shape in enumerate(old) if all(narrowed(one, shape) for one in new)]
     if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         pairs = zip(canonical(new), canonical(old), strict=True)
         return [one for number, pair in enumerate(pairs) for one in narrowed(*pair, f"{path}[{number}]")]
