@@ -84,12 +84,20 @@ class Facts:
             return f"{name!r} cannot be set: {_CLOSED[known.treatment]}"
         return None
 
-    def value_fault(self, name: str, value: Any) -> str | None:  # noqa: ANN401  (a value of the policy file)
-        """Say why a value cannot be set for a dotted name that may be set; ``None`` if it can."""
+    def value_fault(
+        self,
+        name: str,
+        value: Any,  # noqa: ANN401  (a value of the policy file)
+        inspection: Inspection | None = None,
+    ) -> str | None:
+        """Say why a value cannot be set for a dotted name that may be set; ``None`` if it can.
+
+        ``inspection``: how strictly the endpoint looks at what callers send.
+        """
         if value is None:
             return f"{name!r} must have a value"
         try:
-            self.fields[name].check(value, Inspection())
+            self.fields[name].check(value, inspection or Inspection())
         except Malformed as fault:
             return f"{inside(name, fault).param} {fault.detail}"
         return None

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.dialects.checks import Inspection
 from gateway.dialects.fields import Treatment
 from gateway.dialects.registry import FACTS
 from gateway.policy import cache_salt
 from gateway.policy.compile_caps import cap, over_cap, with_hint
 from gateway.policy.model import ParameterRules, ThinkingRule
+from gateway.policy.thinking import SIDE_DOORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +46,7 @@ def parameters(document: Document, complaints: Complaints) -> dict[str, Paramete
         if not facts.has_body:
             complaints.add(path, f"{facts.name} has no body, so it has no parameters")
         elif facts.fields:
-            resolved[name] = _Rules(path, keys, facts, document.models or {}, complaints).resolve()
+            resolved[name] = _Rules(path, keys, facts, document, complaints).resolve()
     return resolved
 
 
@@ -52,12 +54,13 @@ class _Rules:
     """The rules of one endpoint in the making."""
 
     def __init__(
-        self, path: Path, keys: ParametersKeys, facts: Facts, aliases: Iterable[str], complaints: Complaints
+        self, path: Path, keys: ParametersKeys, facts: Facts, document: Document, complaints: Complaints
     ) -> None:
         self.path = path
         self.keys = keys
         self.facts = facts
-        self.aliases = aliases
+        self.aliases = document.models or {}
+        self.media_hosts = frozenset(document.media.hosts if document.media is not None else ())
         self.complaints = complaints
 
     def resolve(self) -> ParameterRules:
@@ -69,10 +72,15 @@ class _Rules:
             for name, stated in (keys.caps or {}).items()
         }
         self.one_cap(caps)
+        thinking = self.thinking(keys.thinking)
+        # Special tokens are a side door: where nobody may enable thinking they are refused whatever the file says.
+        strict = keys.special_tokens is not None or thinking.forbidden
+        inspection = Inspection(special_tokens=strict, media_hosts=self.media_hosts)
         for key, values in (("defaults", keys.defaults), ("force", keys.force)):
             for name, value in (values or {}).items():
-                self.value((*self.path, key, name), name, value, caps)
-        thinking = self.thinking(keys.thinking)
+                self.value((*self.path, key, name), name, value, caps, inspection)
+                if thinking.forbidden and SIDE_DOORS.get(name) is value:
+                    self.complaints.add((*self.path, key, name), "this goes past `thinking`, which nobody may enable")
         return ParameterRules(
             accept=accept,
             drop_unlisted=keys.unlisted == "drop",
@@ -80,8 +88,7 @@ class _Rules:
             force=keys.force or {},
             caps=caps,
             thinking=thinking,
-            # Special tokens are a side door: where nobody may enable thinking they are refused whatever the file says.
-            refuse_special_tokens=keys.special_tokens is not None or thinking.forbidden,
+            refuse_special_tokens=strict,
         )
 
     def accept(self) -> frozenset[str]:
@@ -120,12 +127,19 @@ class _Rules:
                 (*self.path, "caps", name), f"this is the field `{capped[0]}` under another name: cap it once"
             )
 
-    def value(self, here: Path, name: str, value: Any, caps: dict[str, Cap]) -> None:  # noqa: ANN401  (a JSON value)
+    def value(
+        self,
+        here: Path,
+        name: str,
+        value: Any,  # noqa: ANN401  (a JSON value)
+        caps: dict[str, Cap],
+        inspection: Inspection,
+    ) -> None:
         """Complain about a value that the dialect would not read, or that the caps of this file forbid."""
         if name == cache_salt.FIELD and cache_salt.is_salted(self.facts):
             self.complaints.add(here, "the gateway sets this itself, for each client another: remove this line")
             return
-        if fault := self.facts.why_not_set(name) or self.facts.value_fault(name, value):
+        if fault := self.facts.why_not_set(name) or self.facts.value_fault(name, value, inspection):
             self.complaints.add(here, with_hint(name, fault, self.facts))
             return
         if name == "model":

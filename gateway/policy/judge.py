@@ -52,11 +52,11 @@ def _judge_body(plane: Plane, rules: Rules, grant: Grant, fields: dict[str, Any]
     for name, fault in rules.unmet(draft.body):
         if fault:
             raise Malformed(Reason.PARAMETER_INVALID, fault, param=name)
-    if rules.thinking is not None and rules.thinking.forbidden:
-        thinking.side_door(draft)
     for name, value in rules.force:
         for one in (name in rules.tokens and _sent(draft, rules.tokens)) or (name,):
             draft.put(one, value)
+    if rules.thinking is not None and rules.thinking.forbidden:
+        thinking.side_door(draft)
     model = _model(plane, grant, draft.body.get("model"))
     draft.put("model", model.served_as)
     apply_caps(draft, rules.caps)

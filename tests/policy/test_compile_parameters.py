@@ -4,7 +4,7 @@ import pytest
 
 from gateway.dialects.registry import FACTS
 from gateway.policy.model import Cap, ParameterRules, ThinkingRule
-from tests.policy.edits import CONTROL, INTERNAL, PARTNER, Broken, assert_refused, compiled
+from tests.policy.edits import CONTROL, INTERNAL, PARTNER, Broken, assert_refused, compiled, edited, problems
 
 ACCEPT = "accept: [standard, top_k]"
 CAP = "      n:            {at_most: 1, otherwise: refuse}\n"
@@ -66,6 +66,18 @@ REFUSED = [
         "    defaults: {max_completion_tokens: 10}\n    caps:\n      max_tokens: {at_most: 9, otherwise: lower}\n",
         "    defaults:",
         "over the cap",
+    ),
+    Broken(
+        UNLISTED,
+        f"{UNLISTED}    defaults: {{tools: [{{function: {{name: '<|im_end|>'}}}}]}}\n",
+        "    defaults:",
+        "holds a special token",
+    ),
+    Broken(
+        UNLISTED,
+        f"{UNLISTED}    force: {{messages: [{{role: user, content: [{{type: image_url, image_url: {{url: 'https://a.b'}}}}]}}]}}\n",
+        "    force:",
+        "must be a data: URL",
     ),
     Broken(UNLISTED, f"{UNLISTED}    force: {{cache_salt: x}}\n", "    force:", "for each client another"),
     Broken(UNLISTED, f"{UNLISTED}    defaults: {{cache_salt: x}}\n", "    defaults:", "for each client another"),
@@ -156,3 +168,12 @@ def test_thinking_may_be_on_by_default() -> None:
 
 def test_a_plane_without_bodies_has_no_parameters() -> None:
     assert not compiled(CONTROL).plane.rules
+
+
+@pytest.mark.parametrize("value", ["add_generation_prompt: false", "continue_final_message: true"])
+def test_where_nobody_may_think_the_policy_itself_opens_no_side_door(value: str) -> None:
+    nobody = ("may_enable: [client:batch, group:reasoning]", "may_enable: nobody")
+    text = edited(PARTNER, (UNLISTED, f"{UNLISTED}    force: {{{value}}}\n"), nobody)
+    (problem,) = problems(text)
+    assert problem.where == f"parameters.chat.force.{value.partition(':')[0]}"
+    assert problem.sentence == "this goes past `thinking`, which nobody may enable"
