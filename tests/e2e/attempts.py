@@ -27,6 +27,8 @@ Case = dict[str, Any]
 _HEAD_END = b"\r\n\r\n"
 _CONTENT_LENGTH = re.compile(rb"(?<=\r\nContent-Length: )[0-9]+")
 _BLANK_CANARY = "127.0.0.1:9"
+_TEN_THOUSAND = "/* 10,000 tools */"
+_TOOLS = ",".join(f'{{"type":"function","function":{{"name":"f{number}"}}}}' for number in range(10_000))
 _RECOMPUTED = {"framing-033", "header-018"}
 
 
@@ -48,7 +50,7 @@ class Attempt:
 def attempts(case: Case, site: Site) -> list[Attempt]:
     """Give what to send for a case of any kind but ``scenario``."""
     kind = case["input"]["kind"]
-    return {"raw_http": _raw, "json": _json, "jwt": _jwt, "introspection": _opaque}[kind](case, site)
+    return {"raw_http": _raw, "json": _json, "http": _form, "jwt": _jwt, "introspection": _opaque}[kind](case, site)
 
 
 def _raw(case: Case, site: Site) -> list[Attempt]:
@@ -121,6 +123,29 @@ def _json(case: Case, site: Site) -> list[Attempt]:
     return sent
 
 
+_FORMS = {
+    "x*5MB then --b--": b"x" * 5_000_000 + b"--b--",
+    "a; x 1,000,000": b"a;" * 1_000_000,
+}
+"""What the bodies of forms that the corpus describes in words are."""
+
+
+def _form(case: Case, site: Site) -> list[Attempt]:
+    """Send a body that is no JSON: with its length, and in chunks, whose sum nobody knows before the end."""
+    given = case["input"]
+    body = _FORMS.get(given["body"], given["body"].encode("latin-1"))
+    head = [b"POST %b HTTP/1.1" % given["target"].encode(), b"Host: " + site.host.encode()]
+    head.append(b"Authorization: Bearer " + site.issuer.token().encode())
+    head += [b"%b: %b" % (name.encode(), value.encode("latin-1")) for name, value in given["headers"].items()]
+    whole = [*head, b"Content-Length: %d" % len(body)]
+    chunked = [*head, b"Transfer-Encoding: chunked"]
+    unread = len(body) > BODY_LIMIT
+    return [
+        Attempt(b"\r\n".join(whole) + _HEAD_END + body, unread=unread),
+        Attempt(b"\r\n".join(chunked) + _HEAD_END + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body), unread=unread),
+    ]
+
+
 def _parsed(body: bytes) -> Any:  # noqa: ANN401  (a JSON value)
     """Give what a strict reader takes a body for; ``None`` if it is not JSON."""
     try:
@@ -131,7 +156,7 @@ def _parsed(body: bytes) -> Any:  # noqa: ANN401  (a JSON value)
 
 def _body(given: Mapping[str, Any]) -> bytes:
     if given.get("body") is not None:
-        return str(given["body"]).encode("latin-1")
+        return str(given["body"]).replace(_TEN_THOUSAND, _TOOLS).encode("latin-1")
     parts = []
     for segment in given.get("segments", ()):
         match segment:

@@ -37,7 +37,8 @@ _FORWARDED_FIELDS = {
 _ADDED = {"model", "max_tokens", "max_completion_tokens", "chat_template_kwargs", "cache_salt", "stream_options"}
 _NEVER_SENT = {"user", "metadata", "store", "service_tier"}
 # What a case tolerates in words, and the value that the gateway passes on and the engine does not take.
-_TOLERATED = {"header-036": (408,)}
+# A body whose length says that it is too long is refused for that, whatever its media type.
+_TOLERATED = {"header-036": (408,), "multipart-002": (413,)}
 _REFUSED_BY_THE_ENGINE = {"json-061"}
 _INSIDE = re.compile(rb"Traceback|gateway/[a-z_]+\.py|127\.0\.0\.1:(?!9\b)[0-9]+|/models/")
 
@@ -263,6 +264,11 @@ def _same_client(seen: Seen) -> bool:
     return bool(seen.site.record(seen.answer)["client"] == "partner")
 
 
+def _unread(seen: Seen) -> bool:
+    """Tell that the body was refused by its head: no byte of it came to any parser, or to a file."""
+    return seen.site.record(seen.answer)["bytes_in"] == 0
+
+
 MUST: Mapping[str, Callable[[Seen], bool]] = {
     "401 when issuer profile is rfc9068": lambda seen: seen.answer.status == 401,
     "Allow: GET (RFC 9110 §15.5.6)": _allows("GET"),
@@ -317,6 +323,8 @@ MUST: Mapping[str, Callable[[Seen], bool]] = {
     "truncated JSON at upstream": _always,
     "tunnel": _always,
     "underscore variants read as identity or forwarded": _same_client,
+    "multipart parser invoked": _unread,
+    "temp files created": _unread,
     "refused without inflating": _costs_less_than(0.2),
     "answered before reading the body": _costs_less_than(0.2),
     "after an early refusal: connection: close, then at most 64 MiB or 5 s are drained, "
