@@ -17,10 +17,10 @@ from gateway.dialects.openai_models import ServedModel
 from gateway.enforcement import Enforcement
 from gateway.gatehouse import EACH_ADDRESS
 from gateway.identity.dpop import Proofs
-from gateway.policy.cache_salt import CacheSalts
 from gateway.identity.issuer import AccessTokenIssuer, CloudflareAccess
 from gateway.identity.principal import Principal
 from gateway.identity.refusal import invalid
+from gateway.policy.cache_salt import CacheSalts
 from gateway.policy.model import Deadlines, Endpoint, ParameterRules
 from gateway.ports import Delivery, Ending, EngineAnswer, Ports, UpstreamRequest
 from gateway.reasons import ANSWERS, Malformed, Reason, Unavailable

@@ -44,7 +44,7 @@ class Field:
 
     ``kinds``: the JSON types of its value. ``words``: the closed list of texts, empty for free text. ``why``: the
     reason of its treatment, a sentence. ``versions``: the vLLM versions that know it, none for a field of OpenAI's
-    alone. ``holds_media``: content parts in it may be images or sounds.
+    alone. ``description``: all that the table says of it.
     """
 
     name: str
@@ -55,8 +55,13 @@ class Field:
     words: frozenset[str] = frozenset()
     minimum: int | None = None
     maximum: int | None = None
-    holds_media: bool = False
+    description: Mapping[str, Any] = field(repr=False, compare=False, kw_only=True)
     check: Check = field(repr=False, compare=False, kw_only=True)
+
+    @property
+    def holds_media(self) -> bool:
+        """Whether content parts in it may be images or sounds."""
+        return _mentions_media(self.description)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,7 @@ def _fields(described: Mapping[str, Any], parent: str, versions: frozenset[str])
             words=frozenset(description.get("enum", ())),
             minimum=description.get("minimum"),
             maximum=description.get("maximum"),
-            holds_media=_mentions_media(description),
+            description=description,
             check=check_for(description, name),
         )
         if description["treatment"] == Treatment.MEMBERS:

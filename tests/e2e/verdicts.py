@@ -269,7 +269,7 @@ def _same_client(seen: Seen) -> bool:
 
 def _unread(seen: Seen) -> bool:
     """Tell that the body was refused by its head: no byte of it came to any parser, or to a file."""
-    return seen.site.record(seen.answer)["bytes_in"] == 0
+    return bool(seen.site.record(seen.answer)["bytes_in"] == 0)
 
 
 MUST: Mapping[str, Callable[[Seen], bool]] = {

@@ -31,7 +31,7 @@ def test_each_secret_plane_client_and_day_has_its_own_salt_and_keeps_it() -> Non
 
 
 def test_a_salt_is_one_that_every_engine_takes() -> None:
-    """vLLM takes at most 128 characters, and its cache servers no separator of paths (CVE-2026-105756)."""
+    """At most 128 characters are taken, and by cache servers no separator of paths (CVE-2026-105756)."""
     for client in ("a", "x" * 1000):
         salt = SALTS.salt("partner", client, DAY)
         assert len(salt) == 43

@@ -133,12 +133,10 @@ def test_a_model_s_caps_hold_where_they_narrow_one_endpoint_at_least() -> None:
 
 def test_each_part_of_an_override_needs_a_case_that_notices_it() -> None:
     """Whoever narrows must show that it bites, as for every other rule."""
+    narrow = "chat: {without: [seed], caps: {stop: {at_most_items: 2, otherwise: refuse}}}"
     policy = compiled(
         PARTNER,
-        (
-            BATCH,
-            f"{BATCH}    narrow:\n      chat: {{without: [seed], caps: {{stop: {{at_most_items: 2, otherwise: refuse}}}}}}\n",
-        ),
+        (BATCH, f"{BATCH}    narrow:\n      {narrow}\n"),
         local("seed: {at_most: 7, otherwise: lower}"),
     )
     assert {".".join(map(str, mutant.path)) for mutant in unnoticed(policy)} == {

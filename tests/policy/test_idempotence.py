@@ -7,7 +7,6 @@ is tried by its table alone, and a rule that a later stage breaks is found whate
 from __future__ import annotations
 
 import json
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,10 +31,6 @@ if TYPE_CHECKING:
     from gateway.dialects.registry import Facts
 
 HOSTS = frozenset({"img.example.com"})
-TABLES: dict[str, Any] = {
-    (table := json.loads(file.read_bytes()))["route"]: table
-    for file in files("gateway.dialects").joinpath("data").iterdir()
-}
 WITH_BODY = sorted(name for name, facts in FACTS.items() if facts.fields and name in DIALECTS)
 CLOSED = {
     name: {field.name for field in FACTS[name].fields.values() if field.treatment is Treatment.MEMBERS}
@@ -98,12 +93,7 @@ def _good(described: Mapping[str, Any]) -> st.SearchStrategy[Any]:
 
 def _objects(described: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     if "select" in described:
-        return st.one_of(
-            *(
-                _objects({"properties": {}, **of}).map(lambda one, kind=kind: {**one, described["select"]: kind})
-                for kind, of in described["of"].items()
-            )
-        )
+        return st.one_of(*(_of_a_kind(described["select"], *one) for one in described["of"].items()))
     if "properties" not in described:
         return st.dictionaries(TEXTS, values(described["values"]) if "values" in described else JSON, max_size=2)
     members = {name: values(one) for name, one in described["properties"].items()}
@@ -112,14 +102,8 @@ def _objects(described: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries(needed, optional=optional)
 
 
-def described(name: str, dotted: str) -> Mapping[str, Any]:
-    """Give the description of a field or member of a dialect."""
-    upstream = DIALECTS[name].upstream
-    assert upstream is not None
-    at: Mapping[str, Any] = {"properties": TABLES[" ".join(upstream)]["fields"]}
-    for part in dotted.split("."):
-        at = at["properties"][part]
-    return at
+def _of_a_kind(select: str, kind: str, of: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return _objects({"properties": {}, **of}).map(lambda one: {**one, select: kind})
 
 
 @st.composite
@@ -134,7 +118,7 @@ def bodies(draw: st.DrawFn, name: str, plane: Plane) -> dict[str, Any]:
         chosen.append(draw(st.sampled_from(sorted(facts.fields))))
     for dotted in sorted({*facts.required, *chosen} - CLOSED[name] - {"model"}):
         parent, dot, member = dotted.partition(".")
-        value = draw(values(described(name, dotted)))
+        value = draw(values(facts.fields[dotted].description))
         if not dot:
             body[parent] = value
         elif isinstance(body.setdefault(parent, {}), dict):
@@ -185,7 +169,7 @@ def planes(draw: st.DrawFn, name: str) -> Plane:
     stated: list[dict[str, Any]] = [{}, {}]
     taken: set[str] = set()
     for one in draw(st.lists(st.sampled_from(settable), max_size=3, unique=True)):
-        value = draw(_good(described(name, one)))
+        value = draw(_good(facts.fields[one].description))
         names = set(facts.answer_tokens) if one in facts.answer_tokens else {one}
         if (
             facts.value_fault(one, value, Inspection(special_tokens=strict, media_hosts=hosts)) is None
