@@ -73,7 +73,11 @@ def compile_planes(files: Mapping[str, str]) -> list[Plane]:
 
 def resolve(tree: Tree, digest: str) -> Policy:
     """Compile the data of a file whose texts are fit to be shown. Raises ``PolicyError``."""
-    document = type_document(tree)
+    return resolve_document(type_document(tree), tree, digest)
+
+
+def resolve_document(document: Document, tree: Tree, digest: str) -> Policy:
+    """Compile what is typed already; ``tree`` gives the places of complaints. Raises ``PolicyError``."""
     complaints = Complaints(tree)
     _names(document, complaints)
     _surroundings(document, complaints)
