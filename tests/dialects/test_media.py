@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -9,7 +9,7 @@ from gateway.dialects.media import KINDS, TYPES, count, url_fault
 from gateway.dialects.registry import FACTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 HOSTS = frozenset({"img.example.com", "allowed.example"})
 
@@ -142,3 +142,25 @@ def test_every_kind_of_part_with_media_in_any_table_is_counted() -> None:
     found = {kind for field in fields for kind in kinds_with_media(field.description)}
     assert {"image_url", "input_audio"} <= found
     assert not {kind for kind in found if "result" not in kind} - KINDS
+
+
+def members(described: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Give each member that objects within a description may have, by its name."""
+    if isinstance(described, list):
+        for one in described:
+            yield from members(one)
+    elif isinstance(described, dict):
+        yield from described.get("properties", {}).items()
+        for one in described.values():
+            yield from members(one)
+
+
+@pytest.mark.parametrize("name", sorted(FACTS))
+def test_no_table_lets_a_caller_name_media_in_the_engine_s_cache_or_anything_to_fetch(name: str) -> None:
+    """A ``uuid`` would be the key of what another caller sent; a URL that is not looked at, a request from inside."""
+    for field in FACTS[name].fields.values():
+        for member, described in members(field.description):
+            if member == "uuid":
+                assert described["treatment"] == "drop", field.name
+            if member in {"url", "image_url", "audio_url", "file_url"} and described["type"] == "string":
+                assert described["media"] in TYPES, field.name

@@ -13,7 +13,7 @@ from gateway.dialects.call import Call
 from gateway.dialects.registry import FACTS
 from gateway.policy.decision import Deny, Grant, Permit
 from gateway.policy.judge import judge
-from gateway.policy.model import Cap, Endpoint, Narrowing, ParameterRules, Plane, ThinkingRule
+from gateway.policy.model import Cap, Endpoint, Model, Narrowing, ParameterRules, Plane, ThinkingRule
 from gateway.reasons import ANSWERS, Malformed, Reason
 from tests.policy.planes import EMBEDDINGS, INTERNAL, MODELS, PARTNER, ask, client, plane, principal
 
@@ -483,6 +483,24 @@ def test_any_object_for_embeddings_is_refused_or_written_from_what_is_listed(bod
     if isinstance(verdict, Permit):
         assert written.keys() <= EMBEDDINGS.accept - {"user"}
         assert written["model"] == "bge-m3"
+
+
+# Adapters (LoRA), which an engine serves as models of their own
+
+
+@pytest.mark.parametrize("name", ["sql-lora", "deepseek", "local:sql-lora", "LOCAL", "local ", "../local", "/models/x"])
+def test_a_name_that_the_engine_may_know_and_the_policy_does_not_list_is_no_model(name: str) -> None:
+    """An engine takes the name of any adapter it has loaded, or would load one by that name."""
+    assert refusal({**CHAT, "model": name}) == (Reason.MODEL_NOT_PERMITTED, "model")
+    assert refusal({"input": "a", "model": name}, endpoint="embeddings") == (Reason.MODEL_NOT_PERMITTED, "model")
+
+
+def test_an_adapter_that_is_listed_is_sent_by_its_own_name() -> None:
+    models = {**MODELS, "sql": Model("sql", "main", "sql-lora", most_tokens=64)}
+    rules = replace(PARTNER_PLANE, models=models, clients={"acme": client("acme", models=("sql",))})
+    assert sent({**CHAT, "model": "sql"}, rules)["model"] == "sql-lora"
+    assert sent({"messages": []}, rules)["model"] == "sql-lora"
+    assert refusal({**CHAT, "model": "sql-lora"}, rules) == (Reason.MODEL_NOT_PERMITTED, "model")
 
 
 # What a client or a model narrows
