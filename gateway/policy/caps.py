@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from gateway.policy.draft import Draft
     from gateway.policy.model import Cap
 
-# Where turns of a conversation stand, and their members that are closed words or media, not text.
-_TURNS = frozenset({"messages", "input"})
+# Members of messages and input items that are closed words or media, not text.
 _NOT_TEXT = frozenset({"role", "type", "image_url", "audio_url", "input_audio", "source"})
+_CONVERSATIONS = frozenset({"messages", "input"})
 
 
 def apply_caps(draft: Draft, caps: Iterable[tuple[str, Cap]]) -> None:
@@ -61,8 +61,8 @@ def differing(draft: Draft, names: tuple[str, ...]) -> None:
 
 
 def characters(name: str, value: Any) -> int:  # noqa: ANN401  (any JSON value)
-    """Count the characters in all text within a value: in turns, without roles, kinds of parts and media."""
-    if name not in _TURNS:
+    """Count the characters in all text within a value: in a conversation, without roles, kinds of parts and media."""
+    if name not in _CONVERSATIONS:
         return sum(map(len, texts(value)))
     count = 0
     waiting = [value]
