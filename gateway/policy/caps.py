@@ -40,8 +40,13 @@ def apply_caps(draft: Draft, caps: Iterable[tuple[str, Cap]]) -> None:
             raise _over(name, f"has more than {cap.at_most_media} media parts")
 
 
-def bound_answer(draft: Draft, names: tuple[str, ...], caps: Iterable[Cap], most_tokens: int | None) -> None:
-    """Hold the longest answer to its caps and the model's own; without one, ask for as much as they allow."""
+def bound_answer(
+    draft: Draft, names: tuple[str, ...], caps: Iterable[Cap], most_tokens: int | None, default: int | None = None
+) -> None:
+    """Hold the longest answer to its caps and the model's own; without one, ask for as much as they allow.
+
+    ``default`` is how much an API answers to a caller who says nothing, where it is less.
+    """
     sent = [name for name in names if draft.body.get(name) is not None]
     for name in sent:
         for cap in caps:
@@ -49,7 +54,7 @@ def bound_answer(draft: Draft, names: tuple[str, ...], caps: Iterable[Cap], most
         if most_tokens is not None and draft.body[name] > most_tokens:
             draft.lower(name, most_tokens)
     if names and not sent:
-        bounds = [bound for bound in (most_tokens, *(cap.at_most for cap in caps)) if bound is not None]
+        bounds = [bound for bound in (most_tokens, default, *(cap.at_most for cap in caps)) if bound is not None]
         draft.put(names[0], min(bounds))
 
 
