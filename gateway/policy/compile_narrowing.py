@@ -50,7 +50,7 @@ def of_client(
         else:
             facts = FACTS[document.endpoints[endpoint].dialect]
             resolved[endpoint] = _narrowing(path, narrow, rules[endpoint], facts, complaints)
-            _not_named(path, narrow, name, rules[endpoint], complaints)
+            _no_way_around((*path, "thinking"), narrow, name, keys, document, rules[endpoint], complaints)
     return resolved
 
 
@@ -104,9 +104,25 @@ def _narrowing(path: Path, keys: NarrowKeys, rules: ParameterRules, facts: Facts
     return Narrowing(without, tuple(caps), _FORBIDDEN.get(keys.thinking or ""))
 
 
-def _not_named(path: Path, keys: NarrowKeys, name: str, rules: ParameterRules, complaints: Complaints) -> None:
-    if keys.thinking is not None and name in rules.thinking.clients:
-        complaints.add((*path, "thinking"), "`may_enable` of the endpoint names this client: say one of the two")
+def _no_way_around(
+    path: Path,
+    narrow: NarrowKeys,
+    name: str,
+    keys: ClientKeys,
+    document: Document,
+    rules: ParameterRules,
+    complaints: Complaints,
+) -> None:
+    """Complain about thinking that is taken from a client and given back elsewhere."""
+    if narrow.thinking is None:
+        return
+    if name in rules.thinking.clients:
+        complaints.add(path, "`may_enable` of the endpoint names this client: say one of the two")
+    models = [(document.models or {}).get(alias) for alias in keys.models or ()]
+    thinks = any(model is not None and model.most_tokens and model.thinking_switch != "none" for model in models)
+    for endpoint in keys.may:
+        if thinks and endpoint in document.endpoints and FACTS[document.endpoints[endpoint].dialect].raw:
+            complaints.add(path, f"a raw prompt can begin a thought: take `{endpoint}` out of `may` as well")
 
 
 def _sure(

@@ -5,7 +5,7 @@ import pytest
 from gateway.policy.compile import compile_policy
 from gateway.policy.model import Cap, Narrowing, ThinkingRule
 from gateway.policy.mutation import unnoticed
-from tests.policy.edits import PARTNER, Broken, assert_refused, compiled, edited
+from tests.policy.edits import PARTNER, Broken, assert_refused, compiled, edited, problems
 
 ACME = "    models: [local, reasoner, embed]\n    limits: standard\n"
 BATCH = "    models: [local, reasoner]\n    limits: standard\n"
@@ -99,6 +99,26 @@ def test_thinking_that_nobody_may_enable_cannot_be_narrowed() -> None:
     text = edited(PARTNER, ("may_enable: [client:batch, group:reasoning]", NOBODY), acme("chat: {thinking: refuse}"))
     with pytest.raises(Exception, match="nobody may enable thinking at this endpoint"):
         compile_policy(text, "x.yaml")
+
+
+@pytest.mark.parametrize("switch", ["enable_thinking", "none"])
+def test_a_client_whose_thinking_is_narrowed_writes_no_raw_prompts(switch: str) -> None:
+    """Whoever writes all of a prompt can begin the thought in it."""
+    text = edited(
+        PARTNER,
+        (
+            "    may: [chat, models]\n    models: [local]\n",
+            "    may: [chat, models, texts]\n    models: [local]\n    narrow: {chat: {thinking: refuse}}\n",
+        ),
+        (
+            "endpoints:\n",
+            "endpoints:\n  texts: {allow: POST /v1/completions, dialect: openai-completions, body_limit: 1MiB}\n",
+        ),
+        ("parameters:\n", "parameters:\n  texts: {accept: [model, prompt]}\n"),
+        ("thinking_switch: enable_thinking", f"thinking_switch: {switch}"),
+    )
+    found = [problem for problem in problems(text) if "a raw prompt can begin a thought" in problem.sentence]
+    assert [problem.where for problem in found] == ["clients.staff.narrow.chat.thinking"] * (switch != "none")
 
 
 def test_what_a_client_may_less_is_resolved_by_endpoint() -> None:
