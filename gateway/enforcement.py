@@ -177,6 +177,7 @@ class Enforcement(Generic[InboundT]):
         begun = ports.clock.ticks()
         dialect = DIALECTS[endpoint.dialect]
         call = dialect.read(body)
+        del body  # it may hold images: from here on, what was parsed is the only copy
         permit = judge(self.plane, grant, call)
         if isinstance(permit, Deny):
             return permit
