@@ -98,12 +98,6 @@ def load(name: str) -> Table:
     )
 
 
-def _mentions_media(described: Any) -> bool:  # noqa: ANN401  (a part of a table)
-    if isinstance(described, dict):
-        return "media" in described or any(map(_mentions_media, described.values()))
-    return isinstance(described, list) and any(map(_mentions_media, described))
-
-
 def _fields(described: Mapping[str, Any], parent: str, versions: frozenset[str]) -> Iterator[Field]:
     for key, description in described.items():
         name = parent + key
@@ -124,3 +118,9 @@ def _fields(described: Mapping[str, Any], parent: str, versions: frozenset[str])
         )
         if description["treatment"] == Treatment.MEMBERS:
             yield from _fields(description["properties"], f"{name}.", known)
+
+
+def _mentions_media(described: Any) -> bool:  # noqa: ANN401  (a part of a table)
+    if isinstance(described, dict):
+        return "media" in described or any(map(_mentions_media, described.values()))
+    return isinstance(described, list) and any(map(_mentions_media, described))

@@ -54,7 +54,7 @@ TEXTS = st.sampled_from(
     ]
 )
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 2**65) | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    st.none() | st.booleans() | st.integers(-3, 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXTS, inner, max_size=2),
     max_leaves=4,
 )
