@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from gateway.adapters.upload import send
 from gateway.ports import Delivery, Ending, EngineAnswer
-from gateway.reasons import ANSWERS, Malformed, Reason
+from gateway.reasons import ANSWERS, Malformed, Reason, Unavailable
 from gateway.wire.event_stream import KEEP_ALIVE, EventBuffer
 from gateway.wire.http1 import ResponseReader
 from gateway.wire.response_head import passing_fields
@@ -31,7 +32,9 @@ COLLECTED_AT_MOST = 64 * 1024
 """Bytes of an engine's error answer that are read."""
 
 TAIL = 4096
-"""Bytes at the end of a plain answer in which the engine's count of tokens is looked for."""
+"""Bytes at the end, and then at the beginning, of a plain answer in which the engine's count of tokens is looked for:
+vLLM writes it last, but for rankings, where it stands before their documents.
+"""
 
 
 _OK = 200
@@ -41,7 +44,7 @@ class Exchange:
     """One request and its answer. While it lives, the engine's connection belongs to it and to nothing else."""
 
     __slots__ = (
-        "_begun", "_client", "_collected", "_connection", "_downstream", "_events", "_first_byte_at", "_last",
+        "_begun", "_client", "_collected", "_connection", "_downstream", "_events", "_first_byte_at", "_front", "_last",
         "_loop", "_paused", "_reader", "_request", "_silence_s", "_size", "_spoke", "_tail", "_timer", "_usage",
         "_write", "done",
     )  # fmt: skip
@@ -60,6 +63,7 @@ class Exchange:
         self._collected: list[bytes] | None = None
         self._size = 0
         self._tail = b""
+        self._front = b""
         self._paused = False
         self._timer: asyncio.TimerHandle | None = None
         self._begun = self._last = self._spoke = self._loop.time()
@@ -130,6 +134,8 @@ class Exchange:
         """Look for the engine's count of tokens; give what may be passed on: of an event stream, whole events."""
         events = self._events
         if events is None:
+            if len(self._front) < TAIL:
+                self._front += body[: TAIL - len(self._front)]
             self._tail = body[-TAIL:] if len(body) >= TAIL else (self._tail + body)[-TAIL:]
             return body
         body = events.feed(body)
@@ -177,7 +183,7 @@ class Exchange:
         rest = self._events.flush() if self._events is not None else b""
         if rest:
             self._write(rest)
-        self._usage = dialect.usage(rest or self._tail) or self._usage
+        self._usage = dialect.usage(rest or self._tail) or self._usage or dialect.usage(self._front)
         self._downstream.exchange = None
         self._downstream.finish()
         whole = self._events is None or dialect.ends(rest or self._tail)
@@ -334,10 +340,12 @@ class Relay:
                 return Delivery(Ending.CLIENT_LEFT)
             exchange = Exchange(request, inbound, client, self._silence_s)
             exchange.begin(connection)
-            connection = None  # it is the exchange's now
             try:
+                if request.upload is not None:
+                    await send(request.upload, connection)
+                connection = None  # it is the exchange's now
                 delivery = await exchange.done
-            except asyncio.CancelledError:
+            except (asyncio.CancelledError, Unavailable):
                 exchange.cancel()
                 raise
             if delivery is not None:

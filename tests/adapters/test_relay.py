@@ -900,3 +900,18 @@ async def test_a_relay_that_is_cancelled_lets_go_of_both_sides(said: bytes) -> N
             assert b'"code":"draining"' in await chunks_of(client)
         assert await client.ended()
         assert relay.pool.idle == 0
+
+
+async def test_a_count_of_tokens_before_long_documents_is_found() -> None:
+    """A ranking has its count at the beginning, and it need not come in one piece."""
+
+    async def play(line: Line) -> None:
+        body = (
+            b'{"id":"r","model":"m","usage":{"prompt_tokens":9,"total_tokens":9},"results":["' + b"x" * 99999 + b'"]}'
+        )
+        await line.send(whole(body)[:140])
+        await line.send(whole(body)[140:])
+
+    async with relaying(play) as running:
+        assert (await running.served.ask(ASK)).status == 200
+        assert (await running.delivery()).usage == Usage(9)

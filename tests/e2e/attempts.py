@@ -50,7 +50,7 @@ class Attempt:
 def attempts(case: Case, site: Site) -> list[Attempt]:
     """Give what to send for a case of any kind but ``scenario``."""
     kind = case["input"]["kind"]
-    return {"raw_http": _raw, "json": _json, "http": _form, "jwt": _jwt, "introspection": _opaque}[kind](case, site)
+    return {"raw_http": _raw, "http": _form, "json": _json, "jwt": _jwt, "introspection": _opaque}[kind](case, site)
 
 
 def _raw(case: Case, site: Site) -> list[Attempt]:
@@ -123,26 +123,26 @@ def _json(case: Case, site: Site) -> list[Attempt]:
     return sent
 
 
+# The corpus says in words what these bodies are.
 _FORMS = {
-    "x*5MB then --b--": b"x" * 5_000_000 + b"--b--",
-    "a; x 1,000,000": b"a;" * 1_000_000,
+    "multipart-002": b"x" * 5_000_000 + b"--b--",
+    "multipart-004": b"x",
+    "multipart-005": b"a;" * 1_000_000,
+    "multipart-006": b"--b--",
 }
-"""What the bodies of forms that the corpus describes in words are."""
 
 
 def _form(case: Case, site: Site) -> list[Attempt]:
-    """Send a body that is no JSON: with its length, and in chunks, whose sum nobody knows before the end."""
-    given = case["input"]
-    body = _FORMS.get(given["body"], given["body"].encode("latin-1"))
-    head = [b"POST %b HTTP/1.1" % given["target"].encode(), b"Host: " + site.host.encode()]
-    head.append(b"Authorization: Bearer " + site.issuer.token().encode())
-    head += [b"%b: %b" % (name.encode(), value.encode("latin-1")) for name, value in given["headers"].items()]
-    whole = [*head, b"Content-Length: %d" % len(body)]
-    chunked = [*head, b"Transfer-Encoding: chunked"]
-    unread = len(body) > BODY_LIMIT
+    given, body = case["input"], _FORMS[case["id"]]
+    types = [given["headers"]["Content-Type"]]
+    if case["id"] == "multipart-006":
+        types.append("multipart/related; boundary=b")
     return [
-        Attempt(b"\r\n".join(whole) + _HEAD_END + body, unread=unread),
-        Attempt(b"\r\n".join(chunked) + _HEAD_END + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body), unread=unread),
+        Attempt(
+            site.request(given["target"], given["method"], body=body, fields={"Content-Type": media_type}),
+            unread=len(body) > BODY_LIMIT,
+        )
+        for media_type in types
     ]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.reasons import PUBLIC, Reason
@@ -38,8 +39,7 @@ _FORWARDED_FIELDS = {
 _ADDED = {"model", "max_tokens", "max_completion_tokens", "chat_template_kwargs", "cache_salt", "stream_options"}
 _NEVER_SENT = {"user", "metadata", "store", "service_tier"}
 # What a case tolerates in words, and the value that the gateway passes on and the engine does not take.
-# A body whose length says that it is too long is refused for that, whatever its media type.
-_TOLERATED = {"header-036": (408,), "multipart-002": (413,)}
+_TOLERATED = {"header-036": (408,)}
 _REFUSED_BY_THE_ENGINE = {"json-061"}
 _INSIDE = re.compile(rb"Traceback|gateway/[a-z_]+\.py|127\.0\.0\.1:(?!9\b)[0-9]+|/models/")
 
@@ -267,9 +267,10 @@ def _same_client(seen: Seen) -> bool:
     return bool(seen.site.record(seen.answer)["client"] == "partner")
 
 
-def _unread(seen: Seen) -> bool:
-    """Tell that the body was refused by its head: no byte of it came to any parser, or to a file."""
-    return bool(seen.site.record(seen.answer)["bytes_in"] == 0)
+def _no_file(seen: Seen) -> bool:
+    """Look for files of the gateway that have no name any more."""
+    links = [str(one.readlink()) for one in Path(f"/proc/{seen.site.process.pid}/fd").iterdir() if one.is_symlink()]
+    return not any(link.endswith(" (deleted)") for link in links)
 
 
 MUST: Mapping[str, Callable[[Seen], bool]] = {
@@ -317,6 +318,8 @@ MUST: Mapping[str, Callable[[Seen], bool]] = {
     "a second request '/metrics' at upstream; any upstream request before the body is complete and valid": _always,
     "any X-Original-URL / X-Rewrite-URL header at upstream": _always,
     "body bytes at upstream": _always,
+    "multipart parser invoked": lambda seen: seen.answer.code == "media-type-not-accepted",
+    "temp files created": _no_file,
     "evil.example in any response header, redirect, metadata URL, or upstream header": _always,
     "forwarded to upstream": _always,
     "prefix headers at upstream": _always,
@@ -326,8 +329,6 @@ MUST: Mapping[str, Callable[[Seen], bool]] = {
     "truncated JSON at upstream": _always,
     "tunnel": _always,
     "underscore variants read as identity or forwarded": _same_client,
-    "multipart parser invoked": _unread,
-    "temp files created": _unread,
     "refused without inflating": _costs_less_than(0.2),
     "answered before reading the body": _costs_less_than(0.2),
     "after an early refusal: connection: close, then at most 64 MiB or 5 s are drained, "
