@@ -25,7 +25,7 @@ class Treatment(StrEnum):
     """What may become of a field.
 
     ``pass``: may be accepted. ``cap``: may be accepted, and costs so much that a cap is advisable. ``drop``: may be
-    accepted, and is never sent. ``force``: only the policy sets it. ``refuse``: never accepted. ``thinking``: judged
+    accepted, and is never sent. ``force``: only the policy sets it, or the gateway. ``refuse``: never accepted. ``thinking``: judged
     by the ``thinking`` rule alone. ``members``: a closed list, accepted member by member. ``fixed``: any caller may
     send it, and one value is sent whatever anybody says.
     """

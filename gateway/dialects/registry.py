@@ -37,7 +37,7 @@ def _met(_body: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 _CLOSED: Mapping[Treatment, str] = {
-    Treatment.FORCE: "only the policy sets it, under 'defaults' or 'force'",
+    Treatment.FORCE: "only the policy sets it, under 'defaults' or 'force', and 'cache_salt' only the gateway",
     Treatment.THINKING: "it belongs to 'thinking' and is never listed",
     Treatment.DROP: "it is never sent to the engine",
     Treatment.FIXED: "any caller may send it, and one value is sent whatever anybody says",
