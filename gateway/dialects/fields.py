@@ -25,9 +25,9 @@ class Treatment(StrEnum):
     """What may become of a field.
 
     ``pass``: may be accepted. ``cap``: may be accepted, and costs so much that a cap is advisable. ``drop``: may be
-    accepted, and is never sent. ``force``: only the policy sets it, or the gateway. ``refuse``: never accepted. ``thinking``: judged
-    by the ``thinking`` rule alone. ``members``: a closed list, accepted member by member. ``fixed``: any caller may
-    send it, and one value is sent whatever anybody says.
+    accepted, and is never sent. ``force``: only the policy sets it, or the gateway. ``refuse``: never accepted.
+    ``thinking``: judged by the ``thinking`` rule alone. ``members``: a closed list, accepted member by member.
+    ``fixed``: any caller may send it, and one value is sent whatever anybody says.
     """
 
     PASS = "pass"  # noqa: S105  (a treatment, not a secret)
