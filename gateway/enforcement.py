@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from gateway.dialects.call import Dialect
     from gateway.dialects.openai_models import ServedModel
     from gateway.identity.credential import Credential
-    from gateway.policy.decision import Grant, Permit
+    from gateway.policy.decision import Change, Grant
     from gateway.policy.model import Deadlines, Endpoint, Plane
     from gateway.ports import Inbound, Ports, Spool
     from gateway.wire.hosts import HostRule
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Reading:
     """Room 2's work: what is asked for, and by which credential."""
 
@@ -65,6 +65,7 @@ class Enforcement(Generic[InboundT]):
         self._gatehouse = Gatehouse(plane, ports.authenticator, ports.clock, ports.proofs)
         endpoints = [endpoint for by_method in plane.endpoints.values() for endpoint in by_method.values()]
         self._endpoints = {endpoint.name: endpoint for endpoint in endpoints}
+        self._targets = {path: Target.parse(path) for path in plane.endpoints}  # what nearly everybody asks for
         self._deadlines = {endpoint.name: _resolved(endpoint.deadlines, deadlines) for endpoint in endpoints}
         self._default_dialect = DIALECTS["openai-chat"]
         self._metadata = metadata_of(plane)
@@ -138,13 +139,13 @@ class Enforcement(Generic[InboundT]):
         """Room 2: syntax, then host, path, method, query, credential; headers alone if the metadata are asked for."""
         if inbound.refusal is not None:
             raise inbound.refusal
-        not_canonical = target = None
+        not_canonical = None
         try:
-            target = Target.parse(inbound.target)
+            target = self._targets.get(inbound.target) or Target.parse(inbound.target)
         except Malformed as malformed:
             if malformed.reason is not Reason.TARGET_NOT_CANONICAL:
                 raise
-            not_canonical = malformed  # a 404 like any other: syntax and host come first
+            not_canonical, target = malformed, None  # a 404 like any other: syntax and host come first
         headers = RequestHeaders.parse(inbound.headers, http_version=inbound.http_version, hosts=self._hosts)
         inbound.headers = []  # a stream may last for minutes: what nobody reads again must not last with it
         record.client_request_id = headers.request_id
@@ -163,7 +164,7 @@ class Enforcement(Generic[InboundT]):
         if endpoint.dialect not in DIALECTS:
             return Deny(Reason.NO_SUCH_ENDPOINT, record=f"dialect {endpoint.dialect} is not served by this version")
         credential = self._gatehouse.read(headers, inbound.peer)
-        record.credential = credential.kind.value
+        record.credential = credential.kind._value_
         asked = dpop.Asked(inbound.method, headers.host, target.path.decode("ascii"), inbound.certificate)
         return _Reading(endpoint, headers, credential, asked)
 
@@ -209,10 +210,10 @@ class Enforcement(Generic[InboundT]):
             method,
             path,
             dialect.write(call, permit.changes),
-            next((bool(change.value) for change in reversed(permit.changes) if change.field == "stream"), call.stream),
+            permit.stream,
             dialect,
             self._deadlines[endpoint.name],
-            _lines(record.id, permit),
+            [*_lines(record.id), *_named(permit.changes, record.changes)],
         )
         if spool is not None and isinstance(dialect, FormBody):
             request.body, request.upload = written(dialect, call, permit.changes, spool, ports.new_id())
@@ -342,17 +343,20 @@ async def _body(inbound: Inbound, headers: RequestHeaders, at_most: int) -> byte
     return await inbound.read_body(at_most)
 
 
-def _lines(request_id: str, permit: Permit | None = None) -> list[bytes]:
-    """Give the header lines of an answer that goes through; dropped, lowered and replaced fields are named."""
-    lines = [b"x-request-id: %b\r\n" % request_id.encode("ascii"), *_ALWAYS]
-    if permit is not None and permit.changes:
-        named = ", ".join(
-            [str(change) for change in permit.changes if change.action != "set" and change.field != "model"]
-        )
-        if named:
-            # Names of dropped fields are the caller's own text: nothing of it may end the header line.
-            lines.append(b"x-gateway-changes: %b\r\n" % _UNSAFE.sub("?", named)[:_NAMED_AT_MOST].encode("ascii"))
-    return lines
+def _lines(request_id: str) -> list[bytes]:
+    """Give the header lines of an answer that goes through."""
+    return [b"x-request-id: %b\r\n" % request_id.encode("ascii"), *_ALWAYS]
+
+
+def _named(changes: Iterable[Change], texts: Iterable[str]) -> list[bytes]:
+    """Give the line that names fields that were dropped, lowered and replaced, if there are any."""
+    named = [
+        text for change, text in zip(changes, texts, strict=True) if change.action != "set" and change.field != "model"
+    ]
+    if not named:
+        return []
+    # Names of dropped fields are the caller's own text: nothing of it may end the header line.
+    return [b"x-gateway-changes: %b\r\n" % _UNSAFE.sub("?", ", ".join(named))[:_NAMED_AT_MOST].encode("ascii")]
 
 
 def _resolved(own: Deadlines, settings: Deadlines) -> Deadlines:
