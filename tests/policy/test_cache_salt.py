@@ -48,9 +48,9 @@ def test_neither_the_secret_nor_a_salt_is_shown() -> None:
 
 
 def test_the_salt_comes_after_every_other_change() -> None:
-    before = Permit((Change("drop", "cache_salt"), Change("set", "n", 1)), MODELS["local"])
+    before = Permit((Change("drop", "cache_salt"), Change("set", "n", 1)), MODELS["local"], stream=True)
     after = isolated(before, FACTS["openai-chat"], "salt")
-    assert after == Permit((*before.changes, Change("set", "cache_salt", "salt")), MODELS["local"])
+    assert after == Permit((*before.changes, Change("set", "cache_salt", "salt")), MODELS["local"], stream=True)
 
 
 @pytest.mark.parametrize("name", sorted(FACTS))
