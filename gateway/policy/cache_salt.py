@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import hmac
 from base64 import urlsafe_b64encode
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from gateway.dialects.fields import Treatment
-from gateway.policy.decision import Change
+from gateway.policy.decision import Change, Permit
 
 if TYPE_CHECKING:
     from gateway.dialects.registry import Facts
-    from gateway.policy.decision import Permit
 
 FIELD: Final = "cache_salt"
 SHORTEST_SECRET: Final = 32
@@ -29,10 +27,12 @@ _PURPOSE: Final = "vllm-gateway cache_salt"
 class CacheSalts:
     """One secret's salts. ``secret`` has at least ``SHORTEST_SECRET`` bytes."""
 
-    __slots__ = ("_secret",)
+    __slots__ = ("_day", "_known", "_secret")
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
+        self._day = ""
+        self._known: dict[tuple[str, str], str] = {}  # of one day, so no more than there are clients
 
     def salt(self, plane: str, client: str, day: str) -> str:
         """Give a client's salt of a day (UTC, ISO text): 43 characters of base64url (RFC 4648 section 5, no padding).
@@ -40,6 +40,15 @@ class CacheSalts:
         HMAC-SHA256 (RFC 2104) over names that hold no NUL, so that no two clients can share what is hashed. Two planes
         may both have a client of one name, and are different parties.
         """
+        if day != self._day:
+            self._day, self._known = day, {}
+        place = (plane, client)
+        known = self._known.get(place)
+        if known is None:
+            known = self._known[place] = self._made(plane, client, day)
+        return known
+
+    def _made(self, plane: str, client: str, day: str) -> str:
         message = f"{_PURPOSE}\0{plane}\0{client}\0{day}".encode()
         return urlsafe_b64encode(hmac.digest(self._secret, message, "sha256")).rstrip(b"=").decode()
 
@@ -54,4 +63,4 @@ def isolated(permit: Permit, facts: Facts, salt: str) -> Permit:
     """Set the salt in what was permitted, whatever the caller sent; a dialect without a salt is left as it is."""
     if not is_salted(facts):
         return permit
-    return replace(permit, changes=(*permit.changes, Change("set", FIELD, salt)))
+    return Permit((*permit.changes, Change("set", FIELD, salt)), permit.model, permit.stream)

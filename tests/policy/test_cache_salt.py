@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import itertools
+from dataclasses import fields
 
 import pytest
 
@@ -27,6 +28,8 @@ def test_each_secret_plane_client_and_day_has_its_own_salt_and_keeps_it() -> Non
     who = list(itertools.product(["partner", "internal"], ["acme", "batch"], [DAY, "2027-01-16"]))
     salts = [secret.salt(*one) for one in who for secret in (SALTS, CacheSalts(SECRET[::-1]))]
     assert len(set(salts)) == 16
+    again = CacheSalts(SECRET)
+    assert [again.salt(*one) for one in (who[0], who[1], who[0])] == [salts[0], salts[2], salts[0]]
     assert salts == [secret.salt(*one) for one in who for secret in (CacheSalts(SECRET), CacheSalts(SECRET[::-1]))]
 
 
@@ -51,6 +54,12 @@ def test_the_salt_comes_after_every_other_change() -> None:
     before = Permit((Change("drop", "cache_salt"), Change("set", "n", 1)), MODELS["local"], stream=True)
     after = isolated(before, FACTS["openai-chat"], "salt")
     assert after == Permit((*before.changes, Change("set", "cache_salt", "salt")), MODELS["local"], stream=True)
+
+
+def test_whatever_else_a_permit_says_is_kept() -> None:
+    said = {field.name: object() for field in fields(Permit)} | {"changes": ()}
+    after = isolated(Permit(**said), FACTS["openai-chat"], "salt")  # type: ignore[arg-type]  # what, does not matter
+    assert {name: getattr(after, name) for name in said} == {**said, "changes": (Change("set", "cache_salt", "salt"),)}
 
 
 @pytest.mark.parametrize("name", sorted(FACTS))
