@@ -34,6 +34,7 @@ from gateway.enforcement import Enforcement
 from gateway.identity.confirmation import MTLS
 from gateway.identity.dpop import Proofs
 from gateway.identity.issuer import AccessTokenIssuer, IntrospectionIssuer
+from gateway.policy.cache_salt import SHORTEST_SECRET, CacheSalts
 from gateway.policy.model import Deadlines
 from gateway.ports import Ports
 from gateway.settings import OPS
@@ -109,6 +110,9 @@ class Gateway:
         self._shared = _shared_ledger(settings)
         self.ledger: MemoryLedger | ValkeyLedger = self._shared or MemoryLedger()
         self._proofs = Proofs(urandom(32))
+        salt_secret = settings.cache_salt_secret
+        # Without the setting nobody else can know the salts; a second gateway would then find nothing in the cache.
+        self._salts = CacheSalts(salt_secret.get_secret_value().encode() if salt_secret else urandom(SHORTEST_SECRET))
         self.apps = {
             listener: PlaneApp(enforcement, metrics) for listener, enforcement in self._enforcements(planes).items()
         }
@@ -125,9 +129,7 @@ class Gateway:
 
     async def readiness(self, *, draining: bool) -> Readiness:
         """Report whether this process can do its work."""
-        report = await readiness(
-            self.planes, self.catalogue, self.key_sets, self.settings.not_enforced, draining=draining
-        )
+        report = await readiness(self.planes, self.catalogue, self.key_sets, draining=draining)
         if self._shared is None or await self._shared.answers():
             return report
         return replace(report, ready=False, problems=(*report.problems, "the ledger does not answer"))
@@ -156,6 +158,7 @@ class Gateway:
             self._journal,
             self._clock,
             self._proofs,
+            self._salts,
             new_request_id,
             _report_bug,
             TemporaryFile,

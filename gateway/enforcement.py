@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Generic
 from gateway.audit import AuditRecord, Outcome, Verdict
 from gateway.dialects.form_body import FormBody
 from gateway.dialects.openai_models import ModelEntry, model_body, models_body
-from gateway.dialects.registry import DIALECTS
+from gateway.dialects.registry import DIALECTS, FACTS
 from gateway.gatehouse import Gatehouse
 from gateway.identity import dpop
 from gateway.identity.challenge import challenge
 from gateway.limits.waiting_room import RANKS
+from gateway.policy.cache_salt import isolated
 from gateway.policy.decide import admit, endpoint_for, judge
 from gateway.policy.decision import Deny
 from gateway.policy.plane_metadata import metadata_of, refused_question
@@ -212,9 +213,12 @@ class Enforcement(Generic[InboundT]):
             body = await _body(inbound, reading.headers, at_most)
             begun = ports.clock.ticks()
             call = dialect.read(body)
+            del body  # it may hold images: from here on, what was parsed is the only copy
         permit = judge(self.plane, grant, call)
         if isinstance(permit, Deny):
             return Refusal.of(permit)
+        salt = ports.salts.salt(self.plane.name, grant.client.name, ports.clock.today())
+        permit = isolated(permit, FACTS[endpoint.dialect], salt)
         if permit.model is None or dialect.upstream is None:
             message = f"dialect {dialect.name} was permitted without a model"
             raise RuntimeError(message)

@@ -2,8 +2,7 @@
 
 Enters: a mapping of environment variables. Leaves: ``Settings``, frozen and checked as a whole, or a
 ``SettingsError`` whose sentences name the variable and what to do. A setting that this version knows but does not
-carry out is refused where ignoring it would leave something open, and named in ``not_enforced`` where it would only
-leave something closed.
+carry out is refused.
 """
 
 from __future__ import annotations
@@ -98,20 +97,13 @@ class Settings(_Part):
     ledger: values.Ledger = None
     ledger_password: values.Secret | None = None
     audit_log: str = "stdout"
-    cache_salt_secret: values.Secret | None = None
+    cache_salt_secret: values.LongSecret | None = None
     revoked_file: values.File | None = None
     max_connections: values.Count = 10_000
     sse_keep_alive: values.SecondsOrZero = 15.0
     workers: values.Count = 1
     ops_token: values.Secret | None = None
     log_level: values.LogLevel = "info"
-
-    @property
-    def not_enforced(self) -> tuple[str, ...]:
-        """Name the settings without effect so far; each leaves something closed that it was meant to open."""
-        return tuple(
-            f"{variable(('engines', name, 'urls'))}[1:]" for name, engine in self.engines.items() if engine.urls[1:]
-        )
 
     @property
     def tls_files(self) -> dict[str, tuple[Path, Path, Path | None]]:
@@ -173,15 +165,12 @@ def _sentence(problem: Mapping[str, object]) -> str:
 
 def _unsupported(settings: Settings) -> Iterator[str]:
     """Refuse what would leave something open if it were ignored."""
-    given = settings.model_fields_set
     if settings.workers != 1:
         yield (
             "GATEWAY_WORKERS must be 1: with a ledger in memory, each process would grant the limits anew."
             if settings.ledger is None
             else "GATEWAY_WORKERS must be 1: start this version once for each process, on listeners of their own."
         )
-    if "cache_salt_secret" in given:
-        yield f"{variable(('cache_salt_secret',))} is not supported by this version: remove it."
 
 
 def _halves(settings: Settings) -> Iterator[str]:

@@ -112,7 +112,7 @@ def test_limits_03_what_is_refused_for_its_body_keeps_no_place_and_no_tokens(cou
         assert person.ask(b'{"a":"' + b"x" * 70_000 + b'"}').status == 413
         assert person.ask(max_tokens="many").status == 400
         answer = person.ask(max_tokens=5)
-        left = None if group == "single" else str(200 - 5 - estimate(counted))
+        left = None if group == "single" else str(250 - 5 - estimate(counted))
         assert (answer.status, answer.value("x-ratelimit-remaining-tokens")) == (200, left)
 
 
@@ -209,7 +209,7 @@ def test_limits_11_counts_that_go_on_are_not_added_up(counted: Counted) -> None:
     answer = person.play("continuous-count", max_tokens=20)
     assert usage_of(counted, answer) == {"prompt": 14, "completion": 10, "reasoning": None}
     later = person.play("continuous-count", max_tokens=20)
-    assert int(later.value("x-ratelimit-remaining-tokens") or "") > 200 - 24 - 20 - 60
+    assert int(later.value("x-ratelimit-remaining-tokens") or "") > 250 - 24 - 20 - 80
 
 
 def test_limits_13_a_budget_is_the_verified_persons_whatever_else_is_said(counted: Counted) -> None:
