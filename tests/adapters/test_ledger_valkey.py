@@ -3,9 +3,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import structlog
 
 from gateway.adapters.ledger_scripts import Scripts
 from gateway.adapters.ledger_valkey import ValkeyLedger
@@ -16,12 +17,19 @@ from gateway.reasons import Reason, Unavailable
 from tests.simulators.resp_server import HANG, RespServer, numbers, resp_server
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
 ACME = Holder("partner", "acme", "ann@example.com")
 LIMIT = Limit("small", 60, 4, 1000, 5000)
 IN = numbers(0, 0, 1, 60_000_000)
 NO_SCRIPT = b"-NOSCRIPT No matching script.\r\n"
+
+
+@pytest.fixture(autouse=True)
+def told() -> Iterator[list[Any]]:
+    """Catch what the operator is told, wherever it would go by now."""
+    with structlog.testing.capture_logs() as lines:
+        yield lines
 
 
 @pytest.fixture
@@ -113,7 +121,7 @@ async def test_a_server_that_has_not_seen_a_script_gets_its_text(server: RespSer
 
 @pytest.mark.parametrize("answer", [b"-LOADING Redis is loading the dataset in memory\r\n", b"!!\r\n", HANG])
 async def test_nobody_gets_in_when_the_server_fails_or_is_silent_and_it_is_asked_again_next_time(
-    server: RespServer, ledger: ValkeyLedger, answer: bytes
+    server: RespServer, ledger: ValkeyLedger, answer: bytes, told: list[Any]
 ) -> None:
     server.answers = [answer, IN]
     begun = time.monotonic()
@@ -124,6 +132,7 @@ async def test_nobody_gets_in_when_the_server_fails_or_is_silent_and_it_is_asked
     assert not ledger.ready
     await let_in(ledger)
     assert ledger.ready
+    assert [line["log_level"] for line in told] == ["error", "info"]
 
 
 async def test_whether_the_server_is_there_is_asked_of_itself(server: RespServer, ledger: ValkeyLedger) -> None:
