@@ -129,9 +129,8 @@ async def test_nobody_gets_in_when_the_server_fails_or_is_silent_and_it_is_asked
         await ledger.enter(ACME, LIMIT)
     assert time.monotonic() - begun < 2
     assert (caught.value.reason, caught.value.retry_after) == (Reason.LEDGER_UNAVAILABLE, 1)
-    assert not ledger.ready
+    assert ledger.ready is False
     await let_in(ledger)
-    assert ledger.ready
     assert [line["log_level"] for line in told] == ["error", "info"]
 
 
