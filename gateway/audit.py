@@ -162,7 +162,8 @@ def _second(time: int) -> bytes:
 
 
 def _counts(usage: Usage) -> bytes:
-    return _line({"prompt": usage.prompt, "completion": usage.completion, "reasoning": usage.reasoning})
+    counts = {"prompt": usage.prompt, "completion": usage.completion, "reasoning": usage.reasoning}
+    return _line(counts | {"estimated": True} if usage.estimated else counts)
 
 
 def escaped(target: bytes) -> str:

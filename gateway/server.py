@@ -74,14 +74,14 @@ async def _run(settings: Settings) -> None:
     except OSError as error:
         raise Unusable(f"GATEWAY_AUDIT_LOG cannot be opened: {error.strerror}.") from None
     try:
-        metrics = Metrics(lambda: gateway.ages_s)
+        metrics = Metrics(lambda: gateway.ages_s, lambda: gateway.ledger.open)
         gateway = Gateway(settings, planes, log, metrics)
         for plane in planes:
             if plane.listener not in settings.listeners:
                 _log.warning(
                     "plane stays closed: its listener has no address", plane=plane.name, listener=plane.listener
                 )
-        _say(gateway, settings)
+        _say(gateway)
         process = _Process(settings, gateway, files, log, metrics)
         await process.open()
         async with gateway.running():
@@ -90,13 +90,11 @@ async def _run(settings: Settings) -> None:
         log.close()
 
 
-def _say(gateway: Gateway, settings: Settings) -> None:
-    """Warn of what stands in a policy or setting and is not carried out: a policy never lies."""
+def _say(gateway: Gateway) -> None:
+    """Warn of what stands in a policy and is not carried out: a policy never lies."""
     for plane in gateway.planes:
         for key in plane.not_enforced:
             _log.warning("not enforced by this version", plane=plane.name, key=key)
-    for name in settings.not_enforced:
-        _log.warning("without effect in this version", setting=name)
 
 
 class Listener(uvicorn.Server):
@@ -301,7 +299,7 @@ class _Process:
         except (PolicyError, PolicyFilesMissing, Misfit) as error:
             _log.error("policies not reloaded: the old ones stay in force", problems=str(error).splitlines())
             return
-        _say(self._gateway, self._settings)
+        _say(self._gateway)
         _log.info("policies reloaded", planes={plane.name: plane.digest[:12] for plane in self._gateway.planes})
 
 

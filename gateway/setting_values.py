@@ -13,7 +13,15 @@ from typing import Annotated, Literal, cast
 import orjson
 from pydantic import BeforeValidator, SecretStr
 
-from gateway.addresses import EngineAddress, Tcp, Unix, engine_address, listener_address
+from gateway.addresses import (
+    EngineAddress,
+    LedgerAddress,
+    Tcp,
+    Unix,
+    engine_address,
+    ledger_address,
+    listener_address,
+)
 from gateway.wire.hosts import is_host
 
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h)")
@@ -21,6 +29,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _INTEGER = re.compile(r"[0-9]{1,9}")
 # What may stand in a header field without quoting, so that no secret can split a request.
 _SECRET = re.compile(r"[!-~]+")
+_SHORTEST_KEY = 32
 
 
 def duration(text: str) -> float:
@@ -60,6 +69,13 @@ def secret(text: str) -> SecretStr:
     return SecretStr(text)
 
 
+def long_secret(text: str) -> SecretStr:
+    """Read a secret that other values are derived from, so that nobody finds it by guessing."""
+    if len(text) < _SHORTEST_KEY:
+        raise ValueError(f"must have at least {_SHORTEST_KEY} characters, such as the output of: openssl rand -hex 32")
+    return secret(text)
+
+
 def texts(text: str) -> tuple[str, ...]:
     """Read a JSON list of texts, or texts with commas between them."""
     if text.startswith("["):
@@ -94,6 +110,11 @@ def engine_urls(text: str) -> tuple[EngineAddress, ...]:
     return tuple(map(engine_address, texts(text)))
 
 
+def ledger(text: str) -> LedgerAddress | None:
+    """Read where the numbers of limits are kept; ``None`` is the memory of this process."""
+    return None if text == "memory://" else ledger_address(text)
+
+
 def https_url(text: str) -> str:
     """Read a URL that is fetched: what comes back is trusted, so nobody between may change it."""
     origin = "/".join(text.split("/", 3)[:3])
@@ -123,9 +144,11 @@ SecondsOrZero = Annotated[float, BeforeValidator(duration_or_zero)]
 Count = Annotated[int, BeforeValidator(integer)]
 Boolean = Annotated[bool, BeforeValidator(boolean)]
 Secret = Annotated[SecretStr, BeforeValidator(secret)]
+LongSecret = Annotated[SecretStr, BeforeValidator(long_secret)]
 Hosts = Annotated[tuple[str, ...], BeforeValidator(hosts)]
 File = Path
 Files = Annotated[tuple[Path, ...], BeforeValidator(files)]
+Ledger = Annotated[LedgerAddress | None, BeforeValidator(ledger)]
 HttpsUrl = Annotated[str, BeforeValidator(https_url)]
 LogLevel = Annotated[LogLevelName, BeforeValidator(log_level)]
 ListenerAddress = Annotated[Tcp | Unix, BeforeValidator(listener_address)]

@@ -2,8 +2,7 @@
 
 Enters: a mapping of environment variables. Leaves: ``Settings``, frozen and checked as a whole, or a
 ``SettingsError`` whose sentences name the variable and what to do. A setting that this version knows but does not
-carry out is refused where ignoring it would leave something open, and named in ``not_enforced`` where it would only
-leave something closed.
+carry out is refused.
 """
 
 from __future__ import annotations
@@ -35,13 +34,20 @@ class _Part(BaseModel):
 
 
 class Engine(_Part):
-    """How to reach one engine of the policies: replicas, the gateway's own key for it, and connections kept open."""
+    """How to reach one engine of the policies: replicas, the gateway's own key for it, and connections kept open.
+
+    ``in_flight``: the most requests that it gets at one time; so many more may be ``waiting``, and so long they
+    ``wait``. Without it, whatever is permitted is sent at once.
+    """
 
     urls: values.EngineUrls
     api_key: values.Secret | None = None
     pool: values.Count = 256
     keep_alive: values.SecondsOrZero = 4.0
     plain_http: values.Boolean = False
+    in_flight: values.Count | None = None
+    waiting: values.Count = 64
+    wait: values.Seconds = 5.0
 
 
 class Issuer(_Part):
@@ -88,22 +94,16 @@ class Settings(_Part):
     engines: dict[str, Engine] = {}
     issuers: dict[str, Issuer] = {}
     deadlines: Deadlines = Deadlines()
-    ledger: str = "memory://"
+    ledger: values.Ledger = None
+    ledger_password: values.Secret | None = None
     audit_log: str = "stdout"
-    cache_salt_secret: values.Secret | None = None
+    cache_salt_secret: values.LongSecret | None = None
     revoked_file: values.File | None = None
     max_connections: values.Count = 10_000
     sse_keep_alive: values.SecondsOrZero = 15.0
     workers: values.Count = 1
     ops_token: values.Secret | None = None
     log_level: values.LogLevel = "info"
-
-    @property
-    def not_enforced(self) -> tuple[str, ...]:
-        """Name the settings without effect so far; each leaves something closed that it was meant to open."""
-        return tuple(
-            f"{variable(('engines', name, 'urls'))}[1:]" for name, engine in self.engines.items() if engine.urls[1:]
-        )
 
     @property
     def tls_files(self) -> dict[str, tuple[Path, Path, Path | None]]:
@@ -139,7 +139,7 @@ _SHAPE = Shape(
     single=_fields(Settings) - {name.upper() for name in _SECTIONS} - {"DEADLINES"},
     fixed={"DEADLINES": _fields(Deadlines)},
     named={name.upper(): _fields(part) if part else frozenset() for name, part in _SECTIONS.items()},
-    secrets=frozenset({"API_KEY", "CLIENT_SECRET", "CACHE_SALT_SECRET", "OPS_TOKEN"}),
+    secrets=frozenset({"API_KEY", "CLIENT_SECRET", "CACHE_SALT_SECRET", "LEDGER_PASSWORD", "OPS_TOKEN"}),
 )
 
 
@@ -165,13 +165,12 @@ def _sentence(problem: Mapping[str, object]) -> str:
 
 def _unsupported(settings: Settings) -> Iterator[str]:
     """Refuse what would leave something open if it were ignored."""
-    given = settings.model_fields_set
-    if settings.ledger != "memory://":
-        yield "GATEWAY_LEDGER must be memory://: this version has no other ledger."
     if settings.workers != 1:
-        yield "GATEWAY_WORKERS must be 1: with a ledger in memory, each process would grant the limits anew."
-    if "cache_salt_secret" in given:
-        yield f"{variable(('cache_salt_secret',))} is not supported by this version: remove it."
+        yield (
+            "GATEWAY_WORKERS must be 1: with a ledger in memory, each process would grant the limits anew."
+            if settings.ledger is None
+            else "GATEWAY_WORKERS must be 1: start this version once for each process, on listeners of their own."
+        )
 
 
 def _halves(settings: Settings) -> Iterator[str]:
@@ -182,6 +181,17 @@ def _halves(settings: Settings) -> Iterator[str]:
             yield f"{variable(('issuers', name, missing))} is missing: an id and a secret go together."
         if issuer.cache > LONGEST_CACHE_S:
             yield f"{variable(('issuers', name, 'cache'))} is more than 60s: so long could a revoked token be used."
+
+
+def _without_bound(settings: Settings) -> Iterator[str]:
+    """Find a waiting room before an engine that nobody has to wait for, and a password that nobody asks for."""
+    for name, engine in settings.engines.items():
+        for field in ("waiting", "wait"):
+            if field in engine.model_fields_set and engine.in_flight is None:
+                bound = variable(("engines", name, "in_flight"))
+                yield f"{variable(('engines', name, field))} has no meaning without a bound: set {bound}."
+    if settings.ledger_password is not None and settings.ledger is None:
+        yield "GATEWAY_LEDGER_PASSWORD has no server: set GATEWAY_LEDGER, such as valkey://127.0.0.1:6379."
 
 
 def _half_tls(settings: Settings) -> Iterator[str]:
@@ -199,6 +209,7 @@ def _half_tls(settings: Settings) -> Iterator[str]:
 def _contradictions(settings: Settings) -> Iterator[str]:
     """Find what is well-formed alone and wrong together."""
     yield from _halves(settings)
+    yield from _without_bound(settings)
     yield from _half_tls(settings)
     if not set(settings.listeners) - {OPS}:
         yield "No listener is configured: set one, such as GATEWAY_LISTENERS__PUBLIC=127.0.0.1:8080."

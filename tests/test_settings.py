@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
-from gateway.addresses import Tcp, Unix
+from gateway.addresses import LedgerAddress, Tcp, Unix
 from gateway.settings import Settings, SettingsError, load_settings
 from gateway.wire.hosts import HostRule
 
@@ -27,11 +27,11 @@ def test_the_least_that_must_be_set_is_a_listener() -> None:
     assert settings.listeners == {"public": Tcp("127.0.0.1", 8080)}
     assert settings.policies == (Path("policies"),)
     assert settings.audit_log == "stdout"
-    assert settings.ledger == "memory://"
+    assert settings.ledger is None
     assert settings.log_level == "info"
     assert settings.workers == 1
     assert settings.ops_token is None
-    assert settings.not_enforced == ()
+    assert settings.cache_salt_secret is None
 
 
 def test_the_deadlines_are_those_of_the_contract() -> None:
@@ -115,9 +115,7 @@ def test_an_error_names_the_variable_and_the_form(name: str, value: str, sentenc
 @pytest.mark.parametrize(
     "name,value",
     [
-        ("LEDGER", "valkey://127.0.0.1"),
         ("WORKERS", "2"),
-        ("CACHE_SALT_SECRET", "salt"),
     ],
 )
 def test_what_would_leave_something_open_if_it_were_ignored_is_refused(name: str, value: str) -> None:
@@ -126,14 +124,36 @@ def test_what_would_leave_something_open_if_it_were_ignored_is_refused(name: str
     assert "this version" in problem or "in memory" in problem
 
 
-def test_what_only_leaves_something_closed_is_named() -> None:
-    settings = load_settings(
-        _environ(
-            ENGINES__MAIN__URLS="http://127.0.0.1:8000,http://127.0.0.1:8001",
-            ENGINES__OTHER__URLS="http://127.0.0.1:8002",
-        )
-    )
-    assert settings.not_enforced == ("GATEWAY_ENGINES__MAIN__URLS[1:]",)
+def test_a_ledger_that_gateways_share_has_its_password_beside_its_url() -> None:
+    settings = load_settings(_environ(LEDGER="valkeys://gateway@cache.internal/2", LEDGER_PASSWORD="a-password"))
+    assert settings.ledger == LedgerAddress(Tcp("cache.internal", 6379), tls=True, database=2, name="gateway")
+    assert settings.ledger_password is not None
+    assert settings.ledger_password.get_secret_value() == "a-password"
+    assert "a-password" not in repr(settings)
+    (problem,) = _problems(LEDGER="valkey://:a-password@127.0.0.1")
+    assert problem.startswith("GATEWAY_LEDGER must hold no password: that is GATEWAY_LEDGER_PASSWORD")
+    (problem,) = _problems(LEDGER_PASSWORD="a-password")
+    assert problem.startswith("GATEWAY_LEDGER_PASSWORD has no server: set GATEWAY_LEDGER")
+
+
+def test_more_than_one_worker_is_refused_for_the_reason_that_holds() -> None:
+    (problem,) = _problems(WORKERS="2")
+    assert problem.endswith("each process would grant the limits anew.")
+    (problem,) = _problems(WORKERS="2", LEDGER="unix:/run/valkey.sock")
+    assert problem.endswith("start this version once for each process, on listeners of their own.")
+
+
+def test_the_secret_of_the_salts_is_long_and_never_shown(tmp_path: Path) -> None:
+    settings = load_settings(_environ(CACHE_SALT_SECRET="s" * 32))
+    assert settings.cache_salt_secret is not None
+    assert settings.cache_salt_secret.get_secret_value() == "s" * 32
+    assert "sss" not in repr(settings)
+    file = tmp_path / "secret"
+    file.write_text("t" * 64 + "\n")
+    assert load_settings(_environ(CACHE_SALT_SECRET_FILE=str(file))).cache_salt_secret == SecretStr("t" * 64)
+    (problem,) = _problems(CACHE_SALT_SECRET="s" * 31)
+    assert problem.startswith("GATEWAY_CACHE_SALT_SECRET must have at least 32 characters, such as")
+    assert "sss" not in problem
 
 
 def test_how_an_issuer_is_asked_about_tokens_can_be_set() -> None:
@@ -148,7 +168,6 @@ def test_how_an_issuer_is_asked_about_tokens_can_be_set() -> None:
     )
     assert settings.issuers["opaque"].client_id == "gateway"
     assert settings.revoked_file == Path("/revoked")
-    assert settings.not_enforced == ()
 
 
 @pytest.mark.parametrize(
@@ -242,3 +261,15 @@ def test_each_listener_has_its_rule_for_hosts() -> None:
     assert settings.host_rule("ops").check(b"10.0.0.1:9090")
     assert settings.host_rule("inside") == HostRule.of_tcp(80, ["inside.example"], loopback=False)
     assert isinstance(settings, Settings)
+
+
+def test_a_line_before_an_engine_needs_a_bound_on_the_engine() -> None:
+    engine = {"ENGINES__MAIN__URLS": "http://127.0.0.1:8000"}
+    bounded = load_settings(_environ(**engine, ENGINES__MAIN__IN_FLIGHT="8", ENGINES__MAIN__WAIT="500ms"))
+    assert (bounded.engines["main"].in_flight, bounded.engines["main"].wait) == (8, 0.5)
+    assert load_settings(_environ(**engine)).engines["main"].in_flight is None
+    for field, value in (("WAITING", "4"), ("WAIT", "1s")):
+        (problem,) = _problems(**engine, **{f"ENGINES__MAIN__{field}": value})
+        assert problem == (
+            f"GATEWAY_ENGINES__MAIN__{field} has no meaning without a bound: set GATEWAY_ENGINES__MAIN__IN_FLIGHT."
+        )

@@ -68,11 +68,10 @@ class PlaneReadiness:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """The state of the process. ``not_enforced`` names settings without effect, ``problems`` what else is wrong."""
+    """The state of the process. ``problems``: what is wrong beside the planes."""
 
     ready: bool
     planes: Mapping[str, PlaneReadiness] = field(default_factory=dict)
-    not_enforced: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
 
 

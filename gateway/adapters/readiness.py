@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from gateway.ports import Catalogue
 
 
-async def readiness(
-    planes: Iterable[Plane], catalogue: Catalogue, key_sets: KeySets, not_enforced: tuple[str, ...], *, draining: bool
-) -> Readiness:
+async def readiness(planes: Iterable[Plane], catalogue: Catalogue, key_sets: KeySets, *, draining: bool) -> Readiness:
     """Report the state of the process; ready when each plane has its keys and at least one ready engine."""
     ages = key_sets.ages_s()
     reports: dict[str, PlaneReadiness] = {}
@@ -37,7 +35,7 @@ async def readiness(
             ready, plane.digest, plane.listener, not draining, plane.not_enforced, callers, engines
         )
     problems = ("draining",) if draining else ()
-    return Readiness(not draining and all(report.ready for report in reports.values()), reports, not_enforced, problems)
+    return Readiness(not draining and all(report.ready for report in reports.values()), reports, problems)
 
 
 def _signed_for(age_s: float | None) -> CallerReadiness:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from gateway.dialects.registry import FACTS
 from gateway.identity.issuer import ApiKeys
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from gateway.policy.document import Document
     from gateway.policy.model import Model, ParameterRules
     from gateway.policy.source import Path, Problem, Tree
-
-_COUNTED: Final = ("requests_per_minute", "concurrent_requests", "tokens_per_minute", "tokens_per_day")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +72,22 @@ def compile_planes(files: Mapping[str, str]) -> list[Plane]:
 
 def resolve(tree: Tree, digest: str) -> Policy:
     """Compile the data of a file whose texts are fit to be shown. Raises ``PolicyError``."""
-    document = type_document(tree)
+    return resolve_document(type_document(tree), tree, digest)
+
+
+def resolve_document(document: Document, tree: Tree, digest: str) -> Policy:
+    """Compile what is typed already; ``tree`` gives the places of complaints. Raises ``PolicyError``."""
     complaints = Complaints(tree)
     _names(document, complaints)
     _surroundings(document, complaints)
     callers = compile_trust.callers(document.trust, complaints)
-    models = compile_endpoints.models(document, complaints)
     rules = compile_parameters.parameters(document, complaints)
+    models = compile_endpoints.models(document, rules, complaints)
     endpoints = compile_endpoints.endpoints(document, rules, complaints)
     _not_hidden(document, endpoints, complaints)
     _no_raw_prompts(document, rules, models, complaints)
     limits = compile_clients.limits(document, complaints)
-    clients = compile_clients.clients(document, callers, models, limits, complaints)
+    clients = compile_clients.clients(document, callers, models, limits, rules, complaints)
     compile_clients.thinkers(document, clients, callers, complaints)
     compile_cases.cases(document, callers, endpoints, complaints)
     complaints.settle()
@@ -208,5 +210,3 @@ def _not_enforced(document: Document) -> Iterator[str]:
             yield f"endpoints.{name}"
     if document.cors is not None and document.cors.origins:
         yield "cors.origins"
-    for name, limit in document.limits.items():
-        yield from (f"limits.{name}.{key}" for key in _COUNTED if getattr(limit, key) is not None)

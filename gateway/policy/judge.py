@@ -24,12 +24,15 @@ if TYPE_CHECKING:
     from gateway.policy.rules import Rules
 
 
+_ANSWERS = ("n", "best_of")
+
+
 def judge(plane: Plane, grant: Grant, call: Call) -> Permit | Deny:
     """Judge one call; for a dialect without a body, whether its path names a model of the client's."""
     try:
         if not FACTS[grant.endpoint.dialect].has_body:
             return _judge_path(plane, grant)
-        return _judge_body(plane, plane.rules[grant.endpoint.name], grant, call.fields)
+        return _judge_body(plane, plane.rules_of(grant.client, grant.endpoint), grant, call.fields)
     except Malformed as fault:
         return Deny(fault.reason, f"{fault.param} {fault.detail}" if fault.detail else "", fault.param)
 
@@ -52,21 +55,32 @@ def _judge_body(plane: Plane, rules: Rules, grant: Grant, fields: dict[str, Any]
     for name, fault in rules.unmet(draft.body):
         if fault:
             raise Malformed(Reason.PARAMETER_INVALID, fault, param=name)
-    if rules.thinking is not None and rules.thinking.forbidden:
-        thinking.side_door(draft)
     for name, value in rules.force:
         for one in (name in rules.tokens and draft.sent(rules.tokens)) or (name,):
             draft.put(one, value)
+    if rules.thinking is not None and rules.thinking.forbidden:
+        thinking.side_door(draft)
     model = _model(plane, grant, draft.body.get("model"))
     draft.put("model", model.served_as)
     apply_caps(draft, rules.caps)
+    apply_caps(draft, model.caps)
     bound_answer(draft, rules.tokens, rules.token_caps, model.most_tokens, rules.answer_default)
     if rules.thinking is not None:
         thinking.settle(draft, model, rules.thinking, grant, rules.controls)
     for name, _ in rules.unmet(draft.body):
         draft.drop(name)
     draft.tidy(rules.closed)
-    return Permit(tuple(draft.changes), model, draft.body.get("stream") is True)
+    body = draft.body
+    most_tokens = _most_tokens(body, rules.tokens, model)
+    return Permit(tuple(draft.changes), model, body.get("stream") is True, most_tokens)
+
+
+def _most_tokens(body: dict[str, Any], names: tuple[str, ...], model: Model) -> int:
+    """Give the most tokens that the engine can produce for a body as it is sent: of one answer, times answers."""
+    if model.most_tokens is None:
+        return 0
+    asked = next((body[name] for name in names if body.get(name) is not None), model.most_tokens)
+    return int(asked * max(body.get(name) or 1 for name in _ANSWERS))
 
 
 def _look(draft: Draft, rules: Rules) -> None:

@@ -23,7 +23,6 @@ READY = Readiness(
             engines={"main": EngineReadiness(ready=True, state="serving", models=("small",))},
         )
     },
-    not_enforced=("GATEWAY_ISSUERS__A__CACHE",),
 )
 NOT_READY = Readiness(ready=False, problems=("draining",))
 
@@ -59,7 +58,6 @@ def test_a_ready_gateway_lists_what_it_is_ready_for() -> None:
                 "engines": {"main": {"ready": True, "state": "serving", "models": ["small"], "missing": []}},
             }
         },
-        "not_enforced": ["GATEWAY_ISSUERS__A__CACHE"],
         "problems": [],
     }
 

@@ -55,7 +55,7 @@ def plane_of(callers: Mapping[str, CallerTrust] | None = None, **models: Model) 
 async def report(plane: Plane, catalogue: Served, *, draining: bool = False) -> Readiness:
     key_sets = KeySets({}, NoDocuments())
     key_sets.keep(signers_of(plane))
-    return await readiness([plane], catalogue, key_sets, ("WORKERS",), draining=draining)
+    return await readiness([plane], catalogue, key_sets, draining=draining)
 
 
 A = Model("alias-a", "main", "served-a", most_tokens=9)
@@ -71,7 +71,6 @@ async def test_a_plane_whose_engine_serves_every_promise_is_ready() -> None:
     assert (plane.ready, plane.policy, plane.listener, plane.open) == (True, "d" * 64, "public", True)
     assert plane.engines == {"main": EngineReadiness(True, "serving", ("alias-a", "alias-b"))}
     assert plane.callers == {"keys": CallerReadiness(True)}
-    assert ready.not_enforced == ("WORKERS",)
 
 
 async def test_an_engine_that_lacks_a_promised_model_is_not_ready() -> None:
