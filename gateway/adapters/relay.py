@@ -182,7 +182,8 @@ class Exchange:
         rest = b""
         if self._events is None:
             self._meter.body(self._front)
-            self._meter.body(self._tail)
+            if self._tail != self._front:
+                self._meter.body(self._tail)
         elif rest := self._events.flush():
             shown = self._meter.events(rest)
             if shown:
