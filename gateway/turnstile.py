@@ -33,6 +33,7 @@ class Turnstile:
 
     def __init__(self, plane: Plane, ledger: Ledger) -> None:
         self._plane = plane.name
+        self._holders = {name: Holder(plane.name, name) for name in plane.clients}
         self._ledger = ledger
         self._fields = {client.name: LimitFields(client.limit) for client in plane.clients.values()}
 
@@ -51,8 +52,9 @@ class Turnstile:
 
     def _holder(self, client: Client, principal: Principal) -> Holder:
         """Say whose limits hold: the client's, or those of one person, by what was verified and nothing else."""
-        person = principal.subject or principal.id
-        return Holder(self._plane, client.name, person if client.each_subject else None)
+        if not client.each_subject:
+            return self._holders[client.name]
+        return Holder(self._plane, client.name, principal.subject or principal.id)
 
 
 class Passage:

@@ -10,13 +10,12 @@ import time
 from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING
 
-from gateway.limits.ledger import Lease
 from gateway.limits.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from gateway.limits.ledger import Holder, Refused
+    from gateway.limits.ledger import Holder, Lease, Refused
     from gateway.limits.limit import Limit
 
 LOOKED_AT = 2
@@ -36,15 +35,21 @@ def _unix_us() -> int:
 class MemoryLedger:
     """The ``Ledger`` of one process.
 
-    ``ticks`` never go back; ``unix`` tells the day; both in microseconds. ``open``: requests under way, by plane and
-    client.
+    ``ticks`` never go back; ``unix`` tells the day; both in microseconds.
     """
 
     def __init__(self, ticks: Callable[[], int] = _ticks_us, unix: Callable[[], int] = _unix_us) -> None:
         self._ticks = ticks
         self._unix = unix
         self._tallies: OrderedDict[Holder, Tally] = OrderedDict()
-        self.open: Counter[tuple[str, str]] = Counter()
+
+    @property
+    def open(self) -> Mapping[tuple[str, str], int]:
+        """Requests under way, by plane and client."""
+        places: Counter[tuple[str, str]] = Counter()
+        for holder, tally in self._tallies.items():
+            places[holder[:2]] += tally.open
+        return places
 
     async def count(self, holder: Holder, limit: Limit) -> None:
         """Count a request that is refused already."""
@@ -54,10 +59,7 @@ class MemoryLedger:
     async def enter(self, holder: Holder, limit: Limit) -> Lease | Refused:
         """Let a request in, or not."""
         now = self._ticks()
-        verdict = self._tally(holder, now).enter(holder, limit, now)
-        if isinstance(verdict, Lease):
-            self.open[holder[:2]] += 1
-        return verdict
+        return self._tally(holder, now).enter(holder, limit, now)
 
     async def reserve(self, lease: Lease, tokens: int) -> Refused | None:
         """Count the most that a call can use."""
@@ -67,7 +69,6 @@ class MemoryLedger:
         """Free the place and count what was used; the holder of a lease that is not settled is never forgotten."""
         if not lease.settled:
             self._tallies[lease.holder].settle(lease, tokens)
-            self.open[lease.holder[:2]] -= 1
 
     def _tally(self, holder: Holder, now: int) -> Tally:
         tallies = self._tallies

@@ -40,7 +40,9 @@ class Window:
             left = entries.popleft()
             left.leaves = 0
             self.used -= left.amount
-        over = self.used + min(amount, limit) - limit
+        over = self.used + (amount if amount < limit else limit) - limit  # noqa: FURB136  (calls cost more)
+        if over <= 0:
+            return 0
         wait = 0
         for entry in entries:
             if over <= 0:
@@ -64,4 +66,5 @@ class Window:
 
     def reset_us(self, now: int) -> int:
         """Give the time until all have left, if nothing more comes."""
-        return max(0, self._entries[-1].leaves - now) if self._entries else 0
+        left = self._entries[-1].leaves - now if self._entries else 0
+        return left if left > 0 else 0  # noqa: FURB136  (as above)

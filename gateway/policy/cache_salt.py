@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import hmac
 from base64 import urlsafe_b64encode
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from gateway.dialects.fields import Treatment
-from gateway.policy.decision import Change
+from gateway.policy.decision import Change, Permit
 
 if TYPE_CHECKING:
     from gateway.dialects.registry import Facts
-    from gateway.policy.decision import Permit
 
 FIELD: Final = "cache_salt"
 SHORTEST_SECRET: Final = 32
@@ -65,4 +63,4 @@ def isolated(permit: Permit, facts: Facts, salt: str) -> Permit:
     """Set the salt in what was permitted, whatever the caller sent; a dialect without a salt is left as it is."""
     if not is_salted(facts):
         return permit
-    return replace(permit, changes=(*permit.changes, Change("set", FIELD, salt)))
+    return Permit((*permit.changes, Change("set", FIELD, salt)), permit.model, permit.stream, permit.most_tokens)
