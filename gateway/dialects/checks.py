@@ -134,7 +134,7 @@ def closed_object(members: Mapping[str, Check], path: str, required: Iterable[st
             member = members.get(name)
             if member is None:
                 inspection.unlisted(path, name)
-            elif item is not None:
+            elif item is not None and member is not _pass:
                 try:
                     member(item, inspection)
                 except Malformed as fault:
@@ -268,6 +268,9 @@ def _text(description: Description) -> Check:
     filled = "minLength" in description
     schema = "schema" in description
 
+    if not filled and not schema and holds is None:
+        return _any_text
+
     def check(value: Any, inspection: Inspection) -> None:  # noqa: ANN401
         if type(value) is not str:
             raise _invalid("must be text")
@@ -279,6 +282,11 @@ def _text(description: Description) -> Check:
             raise _special_token()
 
     return check
+
+
+def _any_text(value: Any, _inspection: Inspection) -> None:  # noqa: ANN401
+    if type(value) is not str:
+        raise _invalid("must be text")
 
 
 def _word(words: frozenset[str]) -> Check:

@@ -5,7 +5,7 @@ Leaves: ``ThinkingControls``, a value that each dialect states. What follows fro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 ENABLE = "chat_template_kwargs.enable_thinking"
 THINKING = "chat_template_kwargs.thinking"
@@ -20,6 +20,7 @@ class ThinkingControls:
     it has the word ``none``, that one is off (``effort_has_none``). ``mode``: a word, ``disabled`` for off, whatever
     the effort, and any other for on. ``budget``: the most tokens for it; alone it is a wish to think. ``budget_below``:
     the field of the longest answer, where a budget must be less than that and at least ``least_budget``.
+    ``fields``: those of a body of which one is there when there is a wish.
     """
 
     templated: bool = False
@@ -29,6 +30,12 @@ class ThinkingControls:
     budget: str | None = None
     budget_below: str | None = None
     least_budget: int = 0
+    fields: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Note the fields of a body without which there is no wish in it."""
+        named = (ENABLE if self.templated else None, self.effort, self.mode, self.budget)
+        object.__setattr__(self, "fields", frozenset(name.partition(".")[0] for name in named if name is not None))
 
 
 NO_CONTROLS = ThinkingControls()

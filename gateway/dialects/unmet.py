@@ -12,11 +12,16 @@ from typing import Any
 # As OpenAI's APIs write a choice, and as Anthropic's does.
 _HARMLESS = ("auto", "none", {"type": "auto"}, {"type": "none"})
 
+_OF_CHAT = frozenset({"tools", "tool_choice", "stream_options"})
+_OF_MESSAGES = frozenset({"tools", "tool_choice", "thinking"})
+
 Unmet = Callable[[Mapping[str, Any]], list[tuple[str, str]]]
 
 
 def of_chat(body: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Look for a choice among no tools, an empty list of them, and options of a stream that is none."""
+    if _OF_CHAT.isdisjoint(body):
+        return []
     empty = [("tools", "")] if body.get("tools") == [] else []
     return [*tool_choice(body), *empty, *stream_options(body)]
 
@@ -38,6 +43,8 @@ def stream_options(body: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def of_messages(body: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Look for a choice among no tools, an empty list of them, and a budget for thinking without its mode or room."""
+    if _OF_MESSAGES.isdisjoint(body):
+        return []
     empty = [("tools", "")] if body.get("tools") == [] else []
     return [*tool_choice(body), *empty, *_thinking(body.get("thinking") or {}, body.get("max_tokens"))]
 

@@ -49,21 +49,28 @@ def bound_answer(
 
     ``default`` is how much an API answers to a caller who says nothing, where it is less.
     """
-    sent = draft.sent(names)
-    if names and not sent:
-        _set_longest(draft, names[0], caps, most_tokens, default)
-    for name in sent:
+    body = draft.body
+    said = False
+    for name in names:
+        if body.get(name) is None:
+            continue
+        said = True
         for cap in caps:
-            _hold(draft, name, draft.body[name], cap)
-        if most_tokens is not None and draft.body[name] > most_tokens:
+            _hold(draft, name, body[name], cap)
+        if most_tokens is not None and body[name] > most_tokens:
             draft.lower(name, most_tokens)
+    if names and not said:
+        _set_longest(draft, names[0], caps, most_tokens, default)
 
 
 def differing(draft: Draft, names: tuple[str, ...]) -> None:
     """Refuse synonyms that say different things. Raises ``Malformed(PARAMETER_INVALID)``."""
-    sent = draft.sent(names)
-    if len(sent) > 1 and len({draft.body[name] for name in sent}) > 1:
-        raise Malformed(Reason.PARAMETER_INVALID, f"differs from {names[0]}", param=names[-1])
+    said = None
+    for name in names:
+        value = draft.body.get(name)
+        if value is not None and said is not None and value != said:
+            raise Malformed(Reason.PARAMETER_INVALID, f"differs from {names[0]}", param=names[-1])
+        said = said if value is None else value
 
 
 def characters(name: str, value: Any) -> int:  # noqa: ANN401  (any JSON value)

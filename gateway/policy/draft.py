@@ -39,19 +39,23 @@ class Draft:
     def put(self, name: str, value: Any) -> None:  # noqa: ANN401
         """Set a field that has no value, or replace one that has another."""
         body = self.body
-        parent, dot, member = name.partition(".")
-        present = body.get(parent)
-        members: dict[str, Any] = {}
-        if dot:
-            members = present if type(present) is dict else members
+        field, written = name, value
+        if "." in name:
+            field, _, member = name.partition(".")
+            listed = body.get(field)
+            members = listed if type(listed) is dict else {}
             present = members.get(member)
+            written = {**members, member: value}
+        else:
+            present = body.get(name)
         if present is None:
-            self.changes.append(Change("set", name, value))
+            action = "set"
         elif present != value or type(present) is not type(value):
-            self.changes.append(Change("replace", name, value))
+            action = "replace"
         else:
             return
-        body[parent] = {**members, member: value} if dot else value
+        self.changes.append(Change(action, name, value))
+        body[field] = written
 
     def lower(self, name: str, most: float) -> None:
         """Lower a number that was sent to its cap."""

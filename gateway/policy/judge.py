@@ -79,8 +79,16 @@ def _most_tokens(body: dict[str, Any], names: tuple[str, ...], model: Model) -> 
     """Give the most tokens that the engine can produce for a body as it is sent: of one answer, times answers."""
     if model.most_tokens is None:
         return 0
-    asked = next((body[name] for name in names if body.get(name) is not None), model.most_tokens)
-    return int(asked * max(body.get(name) or 1 for name in _ANSWERS))
+    most = 1
+    asked = model.most_tokens
+    for name in names:
+        if (sent := body.get(name)) is not None:
+            asked = sent
+            break
+    for name in _ANSWERS:
+        if (answers := body.get(name) or 1) > most:
+            most = answers
+    return int(asked * most)
 
 
 def _look(draft: Draft, rules: Rules) -> None:

@@ -44,7 +44,7 @@ def settle(draft: Draft, model: Model, rule: ThinkingRule, grant: Grant, control
     Two wishes that contradict each other are sent as they are, once permitted: vLLM has an order for them, and a
     third voice would only hide which one the caller meant.
     """
-    wishes = _wishes(draft, controls)
+    wishes = {} if controls.fields.isdisjoint(draft.body) else _wishes(draft, controls)
     if not wishes:
         _switch(draft, _switches(model, controls, on=rule.default_enabled), controls, on=rule.default_enabled)
         return
