@@ -381,9 +381,10 @@ def _lines(request_id: str) -> list[bytes]:
 
 def _named(changes: Iterable[Change], texts: Iterable[str]) -> list[bytes]:
     """Give the line that names fields that were dropped, lowered and replaced, if there are any."""
-    named = [
-        text for change, text in zip(changes, texts, strict=True) if change.action != "set" and change.field != "model"
-    ]
+    named = []
+    for change, text in zip(changes, texts, strict=True):
+        if change.action != "set" and change.field != "model":
+            named.append(text)
     if not named:
         return []
     # Names of dropped fields are the caller's own text: nothing of it may end the header line.

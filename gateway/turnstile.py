@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gateway.dialects.call import Usage
 from gateway.dialects.registry import FACTS
-from gateway.limits.charge import Charge, prompt_tokens
+from gateway.limits.charge import MOST, Charge, prompt_tokens
 from gateway.limits.fields import LimitFields
 from gateway.limits.ledger import Holder, Refused
 from gateway.ports import Ending
@@ -112,7 +112,7 @@ class Passage:
         if self._charge is not None and self._request is not None:
             self.usage = _used(self._request, self._charge, self._delivery)
         used = self.usage
-        tokens = 0 if used is None else Charge(used.prompt or 0, used.completion or 0).tokens
+        tokens = 0 if used is None else min(MOST, (used.prompt or 0) + (used.completion or 0))
         await self._ledger.settle(self._lease, tokens)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 FLUSH_AT_MOST_S = 5.0
 """Seconds that a cut-off stream may take to deliver its last event."""
 
+_NAME = itemgetter(0)
 _RESET = struct.pack("ii", 1, 0)  # linger for no time at all: the kernel sends a reset
 
 
@@ -73,7 +75,7 @@ class Downstream:
         self.peer = edge.client[0] if edge.client else None
         self.keep_alive = keep_alive and http_version == "1.1"
         # RFC 9110 §10.1.1; another expectation is refused before anybody reads a body.
-        self.expects_continue = b"expect" in dict(headers) and http_version == "1.1"
+        self.expects_continue = b"expect" in map(_NAME, headers) and http_version == "1.1"
         self.refusal: Malformed | None = None
         self.body_fault: Malformed | None = None
         self.exchange: Exchange | None = None

@@ -59,7 +59,8 @@ class MemoryLedger:
     async def enter(self, holder: Holder, limit: Limit) -> Lease | Refused:
         """Let a request in, or not."""
         now = self._ticks()
-        return self._tally(holder, now).enter(holder, limit, now)
+        tally = self._tallies.get(holder) or self._tally(holder, now)
+        return tally.enter(holder, limit, now)
 
     async def reserve(self, lease: Lease, tokens: int) -> Refused | None:
         """Count the most that a call can use."""

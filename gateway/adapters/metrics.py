@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from itertools import accumulate, repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -29,7 +29,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 # From the gateway's own work (below a millisecond) to the longest answer (the deadline TOTAL).
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0, 600.0)
-_TOGETHER = 256  # requests whose times are sorted into the buckets at a time, or before they are read
+_TOGETHER = 256  # requests that are added up at a time, or before somebody reads
 _BUCKETS_MS = tuple(seconds * 1000 for seconds in BUCKETS_S)
 _LABELS = [*map(str, BUCKETS_S), "+Inf"]
 _NONE = "-"
@@ -63,46 +63,55 @@ class Metrics(Collector):
         self._engine_requests: Counter[tuple[str, int | None]] = Counter()
         self._streams: Counter[tuple[str, ...]] = Counter()
         self._waiting: Counter[str] = Counter()
-        self._tokens: Counter[tuple[str, ...]] = Counter()
+        self._tokens: dict[tuple[str, ...], list[int]] = {}
         self._parser_refused = 0
         self._handshakes_failed: Counter[str] = Counter()
         self._phases = {phase: _Histogram() for phase in ("head", "judge", "first_byte", "total")}
-        self._times: list[tuple[float | None, ...]] = []
+        self._noted: list[tuple[Any, ...]] = []
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
     def observe(self, record: AuditRecord) -> None:
         """Count one request."""
-        reason = record.reason
+        reason, usage = record.reason, record.usage
+        client = record.client or _NONE
         # Values instead of members: the hash of a member is a call of Python.
-        self._decisions[
-            record.plane,
-            record.endpoint or _NONE,
-            record.client or _NONE,
-            record.verdict._value_,
-            _NONE if reason is None else reason._value_,
-        ] += 1
-        if record.engine is not None:
-            self._engine_requests[record.engine, record.engine_status] += 1
-        usage = record.usage
-        if usage is not None:
-            tokens = self._tokens
-            whose = (record.plane, record.client or _NONE, record.model or _NONE)
-            tokens[(*whose, "prompt")] += usage.prompt or 0
-            tokens[(*whose, "completion")] += usage.completion or 0
-            tokens[(*whose, "reasoning")] += usage.reasoning or 0
-        self._times.append((record.head_ms, record.judge_ms, record.first_byte_ms, record.total_ms))
-        if len(self._times) >= _TOGETHER:
+        verdict, why = record.verdict._value_, _NONE if reason is None else reason._value_
+        self._noted.append(
+            (
+                (record.plane, record.endpoint or _NONE, client, verdict, why),
+                None if record.engine is None else (record.engine, record.engine_status),
+                None if usage is None else (usage, (record.plane, client, record.model or _NONE)),
+                (record.head_ms, record.judge_ms, record.first_byte_ms, record.total_ms),
+            )
+        )
+        if len(self._noted) >= _TOGETHER:
             self._sort_in()
 
     def _sort_in(self) -> None:
-        """Put the times that were gathered into the histograms of their phases."""
-        times, self._times = self._times, []
-        for histogram, observed in zip(self._phases.values(), zip(*times, strict=True), strict=False):
+        """Add up what was gathered."""
+        noted, self._noted = self._noted, []
+        if not noted:
+            return
+        decisions, engines, spent, times = zip(*noted, strict=True)
+        self._decisions.update(decisions)
+        self._engine_requests.update(filter(None, engines))
+        for usage, whose in filter(None, spent):
+            tokens = self._tokens.setdefault(whose, [0, 0, 0])
+            tokens[0] += usage.prompt or 0
+            tokens[1] += usage.completion or 0
+            tokens[2] += usage.reasoning or 0
+        for histogram, observed in zip(self._phases.values(), zip(*times, strict=True), strict=True):
             known = [milliseconds for milliseconds in observed if milliseconds is not None]
             histogram.counts.update(map(bisect_left, repeat(_BUCKETS_MS), known))
             histogram.total_ms += sum(known)
+
+    def _spent(self) -> Iterator[tuple[list[str], int]]:
+        """Give the tokens of each kind with their labels."""
+        for whose, used in self._tokens.items():
+            for kind, count in zip(("prompt", "completion", "reasoning"), used, strict=True):
+                yield [*whose, kind], count
 
     def stream_opened(self, plane: str, engine: str) -> None:
         """Count an event stream that has begun."""
@@ -134,6 +143,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Make the metric families; ``render`` calls this through the registry."""
+        self._sort_in()
         decisions = CounterMetricFamily(
             "gateway_decisions",
             "Requests by what became of them.",
@@ -160,7 +170,7 @@ class Metrics(Collector):
             "Tokens as counted; those of reasoning are among those of completion.",
             labels=["plane", "client", "model", "kind"],
         )
-        for labels, count in self._tokens.items():
+        for labels, count in self._spent():
             tokens.add_metric(labels, count)
         places = GaugeMetricFamily(
             "gateway_requests_open", "Requests that hold a place of their client's.", labels=["plane", "client"]
@@ -172,7 +182,6 @@ class Metrics(Collector):
         for caller, age_s in self._key_set_ages().items():
             ages.add_metric([caller], age_s)
         build.add_metric([__version__], 1)
-        self._sort_in()
         for phase, histogram in self._phases.items():
             sums = map(float, accumulate(histogram.counts[bucket] for bucket in range(len(_LABELS))))
             phases.add_metric([phase], list(zip(_LABELS, sums, strict=True)), histogram.total_ms / 1000)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import isfinite
 from typing import Any
 
@@ -45,7 +46,6 @@ Check = Callable[[Any, Inspection], None]
 Description = Mapping[str, Any]
 
 _LONGEST_SHOWN = 64
-_SAFE = re.compile(rf"[A-Za-z0-9_.$\[\]-]{{0,{_LONGEST_SHOWN}}}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.$\[\]-]")
 _MOST_DROPPED = 100
 _LEAST_INTEGER = -(2**63)
@@ -70,9 +70,12 @@ _NAMES: Mapping[str, str] = {
 
 def shown(name: str) -> str:
     """Give a name that a caller chose in a form that is safe in headers, logs and answers: ASCII, and not long."""
-    if _SAFE.fullmatch(name):
-        return name
-    return _UNSAFE.sub("?", name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}...")
+    return _safe(name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}...")
+
+
+@lru_cache(maxsize=1024)  # nearly all are names of fields
+def _safe(name: str) -> str:
+    return _UNSAFE.sub("?", name)
 
 
 def inside(place: str, fault: Malformed) -> Malformed:
