@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 import orjson
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gateway.dialects.call import Usage
     from gateway.reasons import Reason
 
@@ -76,7 +78,7 @@ class AuditRecord:
     engine: str | None = None
     engine_status: int | None = None
     outcome: Outcome | None = None
-    changes: list[str] = field(default_factory=list)
+    changes: Sequence[str] = ()
     usage: Usage | None = None
     bytes_in: int = 0
     bytes_out: int = 0

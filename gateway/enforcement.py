@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Generic
 
 from gateway.audit import AuditRecord, Outcome, Verdict
@@ -21,7 +23,7 @@ from gateway.identity.challenge import challenge
 from gateway.limits.waiting_room import RANKS
 from gateway.policy.cache_salt import isolated
 from gateway.policy.decide import admit, endpoint_for, judge
-from gateway.policy.decision import Deny
+from gateway.policy.decision import Change, Deny
 from gateway.policy.plane_metadata import metadata_of, refused_question
 from gateway.policy.usage_wish import usage_wish
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from gateway.dialects.call import Dialect
     from gateway.dialects.openai_models import ServedModel
     from gateway.identity.credential import Credential
-    from gateway.policy.decision import Change, Grant
+    from gateway.policy.decision import Grant
     from gateway.policy.model import Deadlines, Endpoint, Plane
     from gateway.ports import Inbound, Ports, Spool
     from gateway.turnstile import Passage
@@ -224,7 +226,9 @@ class Enforcement(Generic[InboundT]):
             raise RuntimeError(message)
         record.model = permit.model.alias
         record.engine = permit.model.engine
-        record.changes = [str(change) for change in permit.changes]
+        what = tuple(map(_WHAT, permit.changes))
+        # Names that were dropped are the caller's, and as many and as long as he likes.
+        record.changes, named = (_told.__wrapped__ if "drop" in dict(what) else _told)(what)
         wish = usage_wish(dialect, call, permit)
         method, path = dialect.upstream
         request = UpstreamRequest(
@@ -237,7 +241,7 @@ class Enforcement(Generic[InboundT]):
             permit.stream,
             dialect,
             self._deadlines[endpoint.name],
-            [*_lines(record.id), *_named(permit.changes, record.changes)],
+            [*_lines(record.id), *named],
             hides_usage=bool(wish),
             rank=RANKS[grant.client.limit.priority],
         )
@@ -247,7 +251,7 @@ class Enforcement(Generic[InboundT]):
         refusal = await passage.reserve(request, permit.most_tokens)
         if refusal is not None:
             return refusal
-        request.lines += passage.lines
+        request.lines.append(passage.block)
         return request
 
     async def _list_models(
@@ -355,6 +359,7 @@ whatever went wrong inside ends with this connection.
 """
 
 
+_WHAT = attrgetter("action", "field")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_., -]")
 _NAMED_AT_MOST = 1024
 
@@ -379,16 +384,14 @@ def _lines(request_id: str) -> list[bytes]:
     return [b"x-request-id: %b\r\n" % request_id.encode("ascii"), *_ALWAYS]
 
 
-def _named(changes: Iterable[Change], texts: Iterable[str]) -> list[bytes]:
-    """Give the line that names fields that were dropped, lowered and replaced, if there are any."""
-    named = []
-    for change, text in zip(changes, texts, strict=True):
-        if change.action != "set" and change.field != "model":
-            named.append(text)
-    if not named:
-        return []
+@lru_cache(maxsize=512)
+def _told(what: tuple[tuple[str, str], ...]) -> tuple[tuple[str, ...], tuple[bytes, ...]]:
+    """Give the words of the record, and the line that names fields that were dropped, lowered and replaced, if any."""
+    changes = [Change(action, field) for action, field in what]
+    named = [str(change) for change in changes if change.action != "set" and change.field != "model"]
     # Names of dropped fields are the caller's own text: nothing of it may end the header line.
-    return [b"x-gateway-changes: %b\r\n" % _UNSAFE.sub("?", ", ".join(named))[:_NAMED_AT_MOST].encode("ascii")]
+    line = b"x-gateway-changes: %b\r\n" % _UNSAFE.sub("?", ", ".join(named))[:_NAMED_AT_MOST].encode("ascii")
+    return tuple(map(str, changes)), (line,) if named else ()
 
 
 def _resolved(own: Deadlines, settings: Deadlines) -> Deadlines:

@@ -80,6 +80,11 @@ class Passage:
         """The header lines that say what is left."""
         return self._fields.lines(self._lease)
 
+    @property
+    def block(self) -> bytes:
+        """The same lines in one piece."""
+        return self._fields.block(self._lease)
+
     def stamped(self, refusal: Refusal | None) -> Refusal | None:
         """Say what is left in a refusal for another reason, too."""
         return None if refusal is None else replace(refusal, fields=tuple(self.lines))

@@ -596,7 +596,7 @@ async def test_the_engine_gets_what_was_judged_and_never_what_was_sent() -> None
     assert sent["chat_template_kwargs"] == {"enable_thinking": False}
     assert (request.id, request.plane, request.engine, request.stream) == (ID, "partner", "main", False)
     assert request.deadlines == SETTINGS
-    assert dict(line[:-2].split(b": ") for line in request.lines) == {
+    assert dict(line.split(b": ") for line in b"".join(request.lines).splitlines()) == {
         **{name.encode(): value.encode() for name, value in ALWAYS.items()},
         b"x-gateway-changes": b"drop user, lower max_tokens",
         b"x-ratelimit-limit-requests": b"60",

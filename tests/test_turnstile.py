@@ -14,7 +14,7 @@ from gateway.identity.principal import CredentialKind, Principal
 from gateway.limits.ledger import Holder
 from gateway.limits.limit import Limit
 from gateway.policy.model import Endpoint
-from gateway.ports import Delivery, Ending, EngineAnswer
+from gateway.ports import Delivery, Ending, EngineAnswer, UpstreamRequest
 from gateway.reasons import Malformed, Reason, Unavailable
 from tests.policy.planes import EMBEDDINGS, PARTNER, client, plane, principal
 from tests.test_enforcement import DELIVERED, HI, Door, House, ask, code, models, told
@@ -35,6 +35,11 @@ async def serve(rooms: House, door: Door | None = None) -> Door:
     door = door or ask()
     await rooms.enforcement.serve(door)
     return door
+
+
+def fields_of(request: UpstreamRequest) -> dict[str, str]:
+    """Give what the head of an answer says besides the engine's own fields."""
+    return dict(line.split(": ", 1) for line in b"".join(request.lines).decode().splitlines())
 
 
 async def test_a_full_minute_is_told_with_a_wait_that_is_true() -> None:
@@ -156,14 +161,14 @@ async def test_tokens_are_reserved_behind_the_judge_and_settled_by_the_engines_c
     rooms = house(COUNTED)
     door = await serve(rooms, ask({**HI, "max_tokens": 900, "n": 1}))
     assert door.head_out
-    lines = dict(line[:-2].decode().split(": ", 1) for line in rooms.dispatch.requests[0].lines)
+    lines = fields_of(rooms.dispatch.requests[0])
     prompt = -(-len(rooms.dispatch.requests[0].body) // 4)
     assert lines["x-ratelimit-limit-tokens"] == "5000"
     assert lines["x-ratelimit-remaining-tokens"] == str(5000 - 900 - prompt)
     assert lines["ratelimit"].startswith('"requests";r=99;t=60, "tokens";r=')
     assert rooms.record.usage == Usage(5, 7)
     await serve(rooms)
-    left = dict(line[:-2].decode().split(": ", 1) for line in rooms.dispatch.requests[1].lines)["ratelimit"]
+    left = fields_of(rooms.dispatch.requests[1])["ratelimit"]
     prompt = -(-len(rooms.dispatch.requests[1].body) // 4)
     assert f'"tokens";r={5000 - 12 - 4096 - prompt};t=60' in left
 
@@ -199,7 +204,7 @@ async def test_answers_that_are_several_cost_several_times() -> None:
         plane(replace(PARTNER, caps={}), clients=[client("acme", limit=COUNTED), client("other")]),
     )
     await serve(rooms, ask({**HI, "max_tokens": 100, "n": 3}))
-    lines = dict(line[:-2].decode().split(": ", 1) for line in rooms.dispatch.requests[0].lines)
+    lines = fields_of(rooms.dispatch.requests[0])
     assert lines["x-ratelimit-remaining-tokens"] == str(5000 - 300 - -(-len(rooms.dispatch.requests[0].body) // 4))
 
 

@@ -170,8 +170,8 @@ class Metrics(Collector):
             "Tokens as counted; those of reasoning are among those of completion.",
             labels=["plane", "client", "model", "kind"],
         )
-        for labels, count in self._spent():
-            tokens.add_metric(labels, count)
+        for whose, count in self._spent():
+            tokens.add_metric(whose, count)
         places = GaugeMetricFamily(
             "gateway_requests_open", "Requests that hold a place of their client's.", labels=["plane", "client"]
         )

@@ -20,11 +20,7 @@ def changed(fields: dict[str, Any], changes: Iterable[Replacement]) -> dict[str,
     body = dict(fields)
     for change in changes:
         name = change.field
-        if change.action != "drop" and name.count(".") == 1:
-            parent, _, member = name.partition(".")
-            present = body.get(parent)
-            body[parent] = {**present, member: change.value} if type(present) is dict else {member: change.value}
-        elif "." in name:
+        if "." in name:
             path = name.split(".")
             body = _without(body, path) if change.action == "drop" else _with(body, path, change.value)
         elif change.action == "drop":

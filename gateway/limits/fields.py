@@ -34,7 +34,11 @@ class LimitFields:
         self._requests = b"x-ratelimit-limit-requests: %d\r\n" % limit.requests_per_minute
 
     def lines(self, of: Lease | Refused) -> list[bytes]:
-        """Give the lines for an answer; of two limits of tokens, OpenAI's fields tell the one that has less left."""
+        """Give the lines for an answer, each by itself."""
+        return self.block(of).splitlines(keepends=True)
+
+    def block(self, of: Lease | Refused) -> bytes:
+        """Give them in one piece; of two limits of tokens, OpenAI's fields tell the one that has less left."""
         (_, left, reset_us), minute, day = of.requests, of.minute, of.day
         rest = triple = b""
         if minute is not None:
@@ -47,11 +51,10 @@ class LimitFields:
                 b"x-ratelimit-limit-tokens: %d\r\nx-ratelimit-remaining-tokens: %d\r\nx-ratelimit-reset-tokens: %b\r\n"
                 % (tokens.limit, tokens.left, duration(tokens.reset_us))
             )
-        written = (
+        return (
             b"%bx-ratelimit-remaining-requests: %d\r\nx-ratelimit-reset-requests: %b\r\n%b"
             b'ratelimit: "requests";r=%d;t=%d%b\r\n%b'
         ) % (self._requests, left, duration(reset_us), self._policy, left, _seconds(reset_us), rest, triple)
-        return written.splitlines(keepends=True)  # cheaper than to write each by itself
 
 
 def _seconds(us: int) -> int:
