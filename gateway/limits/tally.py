@@ -101,4 +101,5 @@ class Tally:
 
 def _left(window: Window, limit: int, now: int) -> Quota:
     left = limit - window.used
-    return Quota(limit, left if left > 0 else 0, window.reset_us(now))  # noqa: FURB136  (a call costs more)
+    values = (limit, left if left > 0 else 0, window.reset_us(now))  # noqa: FURB136  (a call costs more)
+    return tuple.__new__(Quota, values)  # a third of the price of a call with names
