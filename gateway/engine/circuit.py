@@ -1,0 +1,85 @@
+"""Whether a replica takes requests: closed, open, or half-open while a trial is under way.
+
+Enters: what requests and trials showed, and the time. Leaves: the state, and when the next trial is due. A trial is a
+warm-up of the gateway's own and never somebody's request, so nobody pays for finding out. A replica begins open: until
+a first trial has passed, that it listens proves nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+IN_A_ROW: Final = 5
+"""Faults without a success between them that open a circuit."""
+
+PAUSE_S: Final = 1.0
+"""Seconds until the next trial behind one that failed, doubled with each."""
+
+LONGEST_PAUSE_S: Final = 15.0
+
+
+class State(Enum):
+    """Closed takes requests; open takes none; half-open takes none either, but a trial is under way."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half-open"
+
+
+@dataclass(slots=True)
+class Circuit:
+    """The circuit of one replica.
+
+    ``why``: a phrase that is safe to show. ``due``: when the next trial may begin, in the clock of the caller.
+    ``round``: grows each time it closes, so that what an older request shows is not held against a replica that has
+    come back since.
+    """
+
+    state: State = State.OPEN
+    why: str = "not tried yet"
+    due: float = 0.0
+    round: int = 0
+    _faults: int = 0
+    _trials: int = 0
+
+    @property
+    def closed(self) -> bool:
+        """Whether requests may go to it."""
+        return self.state is State.CLOSED
+
+    def trial_due(self, now: float) -> bool:
+        """Tell whether it is time to try."""
+        return self.state is State.OPEN and now >= self.due
+
+    def begin_trial(self) -> None:
+        """Try it; until the trial ends there is no second one."""
+        self.state = State.HALF_OPEN
+
+    def pass_trial(self) -> None:
+        """Close: it has answered as it should."""
+        self.state, self.why = State.CLOSED, ""
+        self.round += 1
+        self._faults = self._trials = 0
+
+    def fail_trial(self, why: str, now: float) -> None:
+        """Stay open, and wait longer each time."""
+        self.state, self.why = State.OPEN, why
+        self.due = now + min(PAUSE_S * 2**self._trials, LONGEST_PAUSE_S)
+        self._trials = min(self._trials + 1, 8)
+
+    def succeed(self) -> None:
+        """Count a success: whatever failed before it was no outage."""
+        self._faults = 0
+
+    def fault(self, why: str, now: float) -> None:
+        """Count a fault; the last of several in a row opens the circuit."""
+        self._faults += 1
+        if self._faults >= IN_A_ROW:
+            self.open(why, now)
+
+    def open(self, why: str, now: float) -> None:
+        """Take the replica out, and have it tried at once: a working one is back before anybody notices."""
+        if self.state is State.CLOSED:
+            self.state, self.why, self.due = State.OPEN, why, now
