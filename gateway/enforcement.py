@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Generic
 from gateway.audit import AuditRecord, Outcome, Verdict
 from gateway.dialects.openai_models import ModelEntry, model_body, models_body
 from gateway.dialects.registry import DIALECTS
+from gateway.engine.choice import mark
 from gateway.gatehouse import Gatehouse
 from gateway.identity import dpop
 from gateway.identity.challenge import challenge
@@ -200,6 +201,8 @@ class Enforcement(Generic[InboundT]):
             dialect,
             self._deadlines[endpoint.name],
             _lines(record.id, permit),
+            permit.model.served_as,
+            mark(grant.client.name, call.fields),
         )
         record.judge_ms = (ports.clock.ticks() - begun) * 1000
         return request

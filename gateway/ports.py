@@ -58,6 +58,7 @@ class UpstreamRequest:
     """Room 5's work: what goes to the engine, and what the answer's head says besides the engine's own fields.
 
     No byte of the caller's target or header fields is in it. ``deadlines`` are resolved: no ``None`` is left.
+    ``model`` is the name at the engine; ``mark`` says which requests begin alike (``engine.choice``).
     """
 
     id: str
@@ -70,6 +71,8 @@ class UpstreamRequest:
     dialect: Dialect
     deadlines: Deadlines
     lines: list[bytes]
+    model: str = ""
+    mark: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

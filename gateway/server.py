@@ -78,22 +78,27 @@ async def _run(settings: Settings) -> None:
                 _log.warning(
                     "plane stays closed: its listener has no address", plane=plane.name, listener=plane.listener
                 )
-        _say(gateway, settings)
+        _say(gateway)
         process = _Process(settings, gateway, files, log, metrics)
-        await process.open()
+        unusable: Unusable | None = None
         async with gateway.running():
-            await process.run()
+            try:
+                await process.open()
+            except Unusable as error:
+                unusable = error  # raised in here it would come out as one of a group
+            else:
+                await process.run()
+        if unusable is not None:
+            raise unusable
     finally:
         log.close()
 
 
-def _say(gateway: Gateway, settings: Settings) -> None:
-    """Warn of what stands in a policy or setting and is not carried out: a policy never lies."""
+def _say(gateway: Gateway) -> None:
+    """Warn of what stands in a policy and is not carried out: a policy never lies."""
     for plane in gateway.planes:
         for key in plane.not_enforced:
             _log.warning("not enforced by this version", plane=plane.name, key=key)
-    for name in settings.not_enforced:
-        _log.warning("without effect in this version", setting=name)
 
 
 class Listener(uvicorn.Server):
@@ -206,7 +211,7 @@ class _Process:
         _log.info("stopped")
 
     async def _ready(self) -> Readiness:
-        return await self._gateway.readiness(draining=self.draining)
+        return self._gateway.readiness(draining=self.draining)
 
     def _on_stop(self) -> None:
         """Stop; told twice, do not wait for what is under way."""
@@ -238,7 +243,7 @@ class _Process:
         except (PolicyError, PolicyFilesMissing, Misfit) as error:
             _log.error("policies not reloaded: the old ones stay in force", problems=str(error).splitlines())
             return
-        _say(self._gateway, self._settings)
+        _say(self._gateway)
         _log.info("policies reloaded", planes={plane.name: plane.digest[:12] for plane in self._gateway.planes})
 
 

@@ -2,8 +2,7 @@
 
 Enters: a mapping of environment variables. Leaves: ``Settings``, frozen and checked as a whole, or a
 ``SettingsError`` whose sentences name the variable and what to do. A setting that this version knows but does not
-carry out is refused where ignoring it would leave something open, and named in ``not_enforced`` where it would only
-leave something closed.
+carry out is refused.
 """
 
 from __future__ import annotations
@@ -34,10 +33,16 @@ class _Part(BaseModel):
 
 
 class Engine(_Part):
-    """How to reach one engine of the policies: replicas, the gateway's own key for it, and connections kept open."""
+    """How to reach one engine of the policies: replicas, the gateway's own key for it, and connections kept open.
+
+    ``ca_file``: the only authorities whose certificates are believed, in PEM. ``affinity_slack``: how many requests
+    busier than the least busy a replica may be and still get those that begin as its others do.
+    """
 
     urls: values.EngineUrls
     api_key: values.Secret | None = None
+    ca_file: values.File | None = None
+    affinity_slack: values.CountOrZero = 8
     pool: values.Count = 256
     keep_alive: values.SecondsOrZero = 4.0
     plain_http: values.Boolean = False
@@ -96,13 +101,6 @@ class Settings(_Part):
     workers: values.Count = 1
     ops_token: values.Secret | None = None
     log_level: values.LogLevel = "info"
-
-    @property
-    def not_enforced(self) -> tuple[str, ...]:
-        """Name the settings without effect so far; each leaves something closed that it was meant to open."""
-        return tuple(
-            f"{variable(('engines', name, 'urls'))}[1:]" for name, engine in self.engines.items() if engine.urls[1:]
-        )
 
     def host_rule(self, listener: str) -> HostRule:
         """Make the rule for the Host field of one listener."""
@@ -192,6 +190,8 @@ def _contradictions(settings: Settings) -> Iterator[str]:
         if name not in settings.listeners:
             yield f"{variable(('hosts', name))} has no listener: set {variable(('listeners', name))}."
     for name, engine in settings.engines.items():
+        if engine.ca_file is not None and not any(url.tls for url in engine.urls):
+            yield f"{variable(('engines', name, 'ca_file'))} has no use: none of the engine's URLs is https."
         if not engine.plain_http and any(url.plain_beyond_loopback for url in engine.urls):
             yield (
                 f"{variable(('engines', name, 'urls'))} has an http URL beyond loopback, where prompts and the "

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.adapters.relaying import LAST, STREAM, chunk, playing, whole
+from tests.adapters.relaying import LAST, MODELS, STREAM, chunk, playing, warmed, whole
 from tests.adapters.wiring import Client, Cut, get
 from tests.small_house import INSIDE, KEY, POLICY, chat, environment
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tests.adapters.relaying import Line
 
 EVENT = b'data: {"choices":[]}\n\n'
-MODELS = whole(b'{"data":[{"id":"local"}]}')
 PATIENCE_S = 20
 
 
@@ -238,7 +237,7 @@ async def test_a_stream_under_way_comes_to_its_end_before_the_process_does(tmp_p
         await go.wait()
         await line.send(chunk(EVENT) + LAST)
 
-    async with playing(play) as (_, url), running(tmp_path, url) as gateway, gateway.client() as client:
+    async with playing(warmed(play)) as (_, url), running(tmp_path, url) as gateway, gateway.client() as client:
         client.send(chat(gateway.address(), stream=True))
         await client.head()
         assert await client.chunk() == EVENT
@@ -255,16 +254,13 @@ async def test_a_stream_under_way_comes_to_its_end_before_the_process_does(tmp_p
 
 async def test_the_ops_listener_tells_of_the_drain_until_the_end(tmp_path: Path) -> None:
     async def play(line: Line) -> None:
-        if line.head.startswith(b"GET"):
-            await line.send(MODELS)
-        else:
-            await line.send(STREAM + chunk(EVENT))
-            await line.gone()
+        await line.send(STREAM + chunk(EVENT))
+        await line.gone()
 
     with socket.create_server(("127.0.0.1", 0)) as free:
         ops = f"127.0.0.1:{free.getsockname()[1]}"
     more = {"LISTENERS__OPS": ops, "DEADLINES__DRAIN": "10s"}
-    async with playing(play) as (_, url), running(tmp_path, url, **more) as gateway, gateway.client() as client:
+    async with playing(warmed(play)) as (_, url), running(tmp_path, url, **more) as gateway, gateway.client() as client:
         client.send(chat(gateway.address(), stream=True))
         await client.head()
         gateway.tell(signal.SIGTERM)
@@ -283,7 +279,11 @@ async def test_what_outlasts_the_drain_is_told_so_and_recorded(tmp_path: Path, s
         await line.gone()
 
     drain = {"DEADLINES__DRAIN": "1s"}
-    async with playing(play) as (_, url), running(tmp_path, url, **drain) as gateway, gateway.client() as client:
+    async with (
+        playing(warmed(play)) as (_, url),
+        running(tmp_path, url, **drain) as gateway,
+        gateway.client() as client,
+    ):
         client.send(chat(gateway.address(), stream=True))
         await asyncio.sleep(0.3)
         gateway.tell(signal.SIGTERM)
@@ -308,7 +308,7 @@ async def test_told_twice_it_does_not_wait(tmp_path: Path) -> None:
         await line.send(STREAM + chunk(EVENT))
         await line.gone()
 
-    async with playing(play) as (_, url), running(tmp_path, url) as gateway, gateway.client() as client:
+    async with playing(warmed(play)) as (_, url), running(tmp_path, url) as gateway, gateway.client() as client:
         client.send(chat(gateway.address(), stream=True))
         await client.head()
         gateway.tell(signal.SIGTERM)

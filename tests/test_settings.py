@@ -31,7 +31,6 @@ def test_the_least_that_must_be_set_is_a_listener() -> None:
     assert settings.log_level == "info"
     assert settings.workers == 1
     assert settings.ops_token is None
-    assert settings.not_enforced == ()
 
 
 def test_the_deadlines_are_those_of_the_contract() -> None:
@@ -127,14 +126,26 @@ def test_what_would_leave_something_open_if_it_were_ignored_is_refused(name: str
     assert "this version" in problem or "in memory" in problem
 
 
-def test_what_only_leaves_something_closed_is_named() -> None:
-    settings = load_settings(
-        _environ(
-            ENGINES__MAIN__URLS="http://127.0.0.1:8000,http://127.0.0.1:8001",
-            ENGINES__OTHER__URLS="http://127.0.0.1:8002",
-        )
-    )
-    assert settings.not_enforced == ("GATEWAY_ENGINES__MAIN__URLS[1:]",)
+def test_an_engine_has_as_many_replicas_as_urls() -> None:
+    urls = "http://127.0.0.1:8000,unix:/run/vllm/b.sock,https://gpu.internal"
+    ca = {"ENGINES__MAIN__CA_FILE": "/etc/ca.pem", "ENGINES__MAIN__AFFINITY_SLACK": "0"}
+    engine = load_settings(_environ(ENGINES__MAIN__URLS=urls, **ca)).engines["main"]
+    assert [str(url) for url in engine.urls] == [
+        "http://127.0.0.1:8000",
+        "unix:/run/vllm/b.sock",
+        "https://gpu.internal:443",
+    ]
+    assert (engine.ca_file, engine.affinity_slack) == (Path("/etc/ca.pem"), 0)
+
+
+def test_authorities_without_https_have_no_use() -> None:
+    (problem,) = _problems(ENGINES__MAIN__URLS="http://127.0.0.1:8000", ENGINES__MAIN__CA_FILE="/etc/ca.pem")
+    assert problem == "GATEWAY_ENGINES__MAIN__CA_FILE has no use: none of the engine's URLs is https."
+
+
+def test_a_slack_is_a_whole_number() -> None:
+    (problem,) = _problems(ENGINES__MAIN__URLS="http://127.0.0.1:8000", ENGINES__MAIN__AFFINITY_SLACK="-1")
+    assert problem == "GATEWAY_ENGINES__MAIN__AFFINITY_SLACK must be a whole number from 0 up, in digits."
 
 
 def test_how_an_issuer_is_asked_about_tokens_can_be_set() -> None:
@@ -149,7 +160,6 @@ def test_how_an_issuer_is_asked_about_tokens_can_be_set() -> None:
     )
     assert settings.issuers["opaque"].client_id == "gateway"
     assert settings.revoked_file == Path("/revoked")
-    assert settings.not_enforced == ()
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,18 @@ than the least busy by more than ``slack``; all others go where the fewest are o
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gateway.engine.replica import Replica
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from gateway.engine.replica import Replica
+R = TypeVar("R", bound=Replica)
+"""A replica, with whatever its adapter knows besides."""
 
-LOOKED_AT = 16 * 1024
-"""Characters of a first message that tell it from others: more than any system prompt shares with another."""
+LOOKED_AT = 2048
+"""Characters of a first message that tell it from others: what is alike so far is worth keeping together."""
 
 
 def mark(client: str, body: Mapping[str, Any]) -> bytes | None:
@@ -31,9 +34,7 @@ def mark(client: str, body: Mapping[str, Any]) -> bytes | None:
     return f"{client}\n{text[:LOOKED_AT]}".encode("utf-8", "surrogatepass")
 
 
-def choose(
-    replicas: Sequence[Replica], mark: bytes | None, slack: int, tried: Collection[Replica] = ()
-) -> Replica | None:
+def choose(replicas: Sequence[R], mark: bytes | None, slack: int, tried: Collection[R] = ()) -> R | None:
     """Choose among the replicas whose circuit is closed, without those that were ``tried``; ``None``: there is none."""
     fit = [replica for replica in replicas if replica.circuit.closed and replica not in tried]
     if len(fit) < 2:  # noqa: PLR2004  (nothing to choose)

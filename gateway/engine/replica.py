@@ -18,11 +18,12 @@ SUSPECT_AFTER_S: Final = 20.0
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """One request at a replica, from the moment it is sent."""
+    """One request at a replica, from the moment it is chosen. ``begun``: a byte of it may have reached the replica."""
 
     round: int
     since: float
     waiting: bool = True
+    begun: bool = False
 
 
 @dataclass(slots=True, eq=False)

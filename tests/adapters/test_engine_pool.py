@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.adapters.engine_pool import EngineConnection, EnginePool
+from gateway.adapters.engine_pool import CaFileUnusable, EngineConnection, EnginePool, trust
 from gateway.addresses import engine_address
 from gateway.reasons import Reason, Unavailable
 from tests.adapters.relaying import playing
@@ -232,6 +232,14 @@ async def test_a_certificate_is_checked() -> None:
     assert pool._tls is not None
     assert pool._tls.check_hostname
     assert pool._tls.verify_mode is ssl.CERT_REQUIRED
+
+
+async def test_a_file_of_authorities_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    none, empty = tmp_path / "none.pem", tmp_path / "empty.pem"
+    empty.write_text("no certificate", "utf-8")
+    for file, why in ((none, "cannot be read"), (empty, "holds no certificate in PEM")):
+        with pytest.raises(CaFileUnusable, match=why):
+            trust(file)
 
 
 async def test_a_connection_that_ends_before_anybody_has_it_is_no_connection() -> None:

@@ -23,7 +23,6 @@ READY = Readiness(
             engines={"main": EngineReadiness(ready=True, state="serving", models=("small",))},
         )
     },
-    not_enforced=("GATEWAY_ISSUERS__A__CACHE",),
 )
 NOT_READY = Readiness(ready=False, problems=("draining",))
 
@@ -56,10 +55,11 @@ def test_a_ready_gateway_lists_what_it_is_ready_for() -> None:
                 "open": True,
                 "not_enforced": ["limits.standard"],
                 "callers": {"partner-idp": {"ready": True, "age_s": 12.5, "detail": ""}},
-                "engines": {"main": {"ready": True, "state": "serving", "models": ["small"], "missing": []}},
+                "engines": {
+                    "main": {"ready": True, "state": "serving", "models": ["small"], "missing": [], "replicas": {}}
+                },
             }
         },
-        "not_enforced": ["GATEWAY_ISSUERS__A__CACHE"],
         "problems": [],
     }
 

@@ -1,7 +1,8 @@
 """The faults that an engine can have, what the caller gets for each, and the table of what was seen.
 
-Leaves: ``FAULTS``, with a script for a stream and one for a plain answer, and ``MATRIX``. A fault that is no script of
-an answer (nobody listens, nobody accepts, a connection that the engine closed in the meantime) is played by the test.
+Leaves: ``FAULTS``, with a script for a stream and one for a plain answer, and ``MATRIX``. An engine that cannot be
+reached is found out before anybody asks it, so it is answered for at once. A fault that is no script of an answer
+(nobody listens, nobody accepts, a connection that the engine closed in the meantime) is played by the test.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class Fault:
 
 PASSED = Expected(200, None, None, "permit", "ok")
 UNAVAILABLE = Expected(502, "engine-unavailable", "destination_unavailable")
+NONE_READY = Expected(503, "engine-unavailable", "destination_unavailable")
 MALFORMED = Expected(502, "engine-malformed", "http_protocol_error")
 INCOMPLETE = Expected(502, "engine-error", "http_response_incomplete")
 LATE = Expected(504, "engine-timeout", "http_response_timeout")
@@ -91,8 +93,8 @@ def _answered(status: int, reason: str, error: str) -> Expected:
 UNFIT = _answered(502, "engine-malformed", "http_protocol_error")
 
 FAULTS: Mapping[str, Fault] = {
-    "refused": Fault((), (), UNAVAILABLE),
-    "black-hole": Fault((), (), LATE),
+    "refused": Fault((), (), NONE_READY),
+    "black-hole": Fault((), (), NONE_READY),
     "stale-keep-alive": Fault(GOOD_STREAM, GOOD, PASSED),
     "slow-head": Fault(*_both(End.SILENCE), LATE),
     "slow-body": Fault(

@@ -101,7 +101,7 @@ def limits_014(site: Site) -> None:
     token = site.issuer.token(client_id="cli-2")
     for stream in (True, False):
         answer = site.chat(token=token, model="down", stream=stream)
-        assert (answer.status, answer.code) == (502, "engine-unavailable")
+        assert (answer.status, answer.code) == (503, "engine-unavailable")
         assert not re.search(rb"127\.0\.0\.1|Traceback|Errno", answer.body)
 
 

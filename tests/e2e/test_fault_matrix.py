@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.e2e.site import Site
 
 DEADLINES = {"CONNECT": "700ms", "FIRST_BYTE": "1s", "IDLE": "1s", "TOTAL": "3s"}
-SECONDS = {"black-hole": 0.7, "slow-head": (1.0, 3.0), "slow-body": (1.0, 3.0)}
+SECONDS = {"slow-head": (1.0, 3.0), "slow-body": (1.0, 3.0)}
 
 
 @pytest.fixture(scope="module")
