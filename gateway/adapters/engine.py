@@ -26,15 +26,17 @@ class EngineReplica(Replica):
     """A replica with the way to it.
 
     ``served``: its own list of models, as it was at the last look. ``warm``: the names of those that were warmed up.
+    ``missed``: looks in a row that failed.
     """
 
-    __slots__ = ("client", "served", "warm")
+    __slots__ = ("client", "missed", "served", "warm")
 
     def __init__(self, client: EngineClient) -> None:
         super().__init__(str(client.pool.address))
         self.client = client
         self.served: Mapping[str, ServedModel] = {}
         self.warm: frozenset[str] = frozenset()
+        self.missed = 0
 
 
 class Engine:

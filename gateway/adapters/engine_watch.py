@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from gateway.dialects.openai_models import ServedModel
     from gateway.policy.warm_up import WarmUp
 
+MISSED = 2
+"""Looks in a row that find no list of models, behind which a replica is tried."""
+
 _OK = 200
 _LEAST_ERROR, _SERVER_ERROR = 400, 500
 _REFUSED = (401, 403)
@@ -98,7 +101,7 @@ class EngineWatch:
     async def _try(self, replica: EngineReplica) -> None:
         """Warm a replica up, and close its circuit if it has answered."""
         replica.circuit.begin_trial()
-        replica.warm = frozenset()
+        replica.warm, replica.missed = frozenset(), 0
         try:
             replica.served = await self._models(replica)
             await self._warm(replica)
@@ -150,10 +153,11 @@ class EngineWatch:
         try:
             replica.served = await self._models(replica)
         except Unavailable as failure:
-            if _gone(failure):
+            replica.missed += 1
+            if _gone(failure) or replica.missed >= MISSED:
                 self._take_out(replica, _why(failure))
-            else:
-                replica.circuit.fault(_why(failure), asyncio.get_running_loop().time())
+        else:
+            replica.missed = 0
 
     def _take_out(self, replica: EngineReplica, why: str) -> None:
         replica.circuit.open(why, asyncio.get_running_loop().time())

@@ -1,0 +1,251 @@
+"""Two engines in processes of their own: routing by alias, one killed under load, back only behind its warm-up."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from gateway.simulator.record import read
+from tests.e2e.raw_http import NotHttp, ask, request
+from tests.e2e.site import CHAT, HOST, command, free_port, wait
+from tests.small_house import KEY, POLICY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from gateway.simulator.record import Recorded
+
+REQUESTS, AT_ONCE = 100, 10
+TOKENS = 8
+TWO_MODELS = POLICY.replace(
+    "  local: {engine: main, served_as: local, most_tokens: 256}\n",
+    "  local: {engine: main, served_as: local, most_tokens: 256}\n"
+    "  other: {engine: second, served_as: org/other, most_tokens: 256}\n",
+).replace("    models: [local]\n", "    models: [local, other]\n")
+
+
+@dataclass
+class Engine:
+    """A simulator in a process of its own; each start has a record of its own."""
+
+    folder: Path
+    port: int
+    model: str = "local"
+    starts: int = 0
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def requests(self) -> list[Recorded]:
+        """What has reached this start."""
+        record = self.folder / f"{self.port}-{self.starts}.jsonl"
+        return read(record) if record.exists() else []
+
+    @property
+    def asked(self) -> list[Recorded]:
+        """Of that, what some caller caused."""
+        return [seen for seen in self.requests if not seen.own_traffic]
+
+    def start(self) -> None:
+        self.starts += 1
+        record = self.folder / f"{self.port}-{self.starts}.jsonl"
+        options = ["--port", str(self.port), "--served-model-name", self.model, "--latency", "0.01"]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gateway.simulator", *options, "--tokens", str(TOKENS), "--record", str(record)],
+            stdout=subprocess.DEVNULL,
+        )
+
+    def kill(self) -> None:
+        """End it as the kernel would."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+@dataclass
+class Two:
+    """A gateway in front of two engines."""
+
+    address: tuple[str, int]
+    ops: tuple[str, int]
+    engines: list[Engine]
+    folder: Path
+
+    def chat(self, **body: object) -> tuple[int, dict[str, Any], str, str | None]:
+        """Chat; give status, last object, id and reason. A stream that breaks gives its error event."""
+        asked = {"model": "local", "messages": [{"role": "user", "content": "hi"}], **body}
+        headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+        data = request(CHAT, f"{HOST}:{self.address[1]}", method="POST", headers=headers, body=orjson.dumps(asked))
+        answer = ask(self.address, data)
+        whole = orjson.loads(answer.body)
+        return answer.status, whole, answer.value("x-request-id") or "", answer.value("proxy-status")
+
+    def stream(self) -> bool:
+        """Stream a chat; tell whether it came to its end. Its failure must be an event with a reason."""
+        asked = {"model": "local", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+        headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+        data = request(CHAT, f"{HOST}:{self.address[1]}", method="POST", headers=headers, body=orjson.dumps(asked))
+        try:
+            answer = ask(self.address, data)
+        except NotHttp:
+            return False
+        if answer.status == 200:
+            return answer.body.rstrip().endswith(b"[DONE]")
+        assert orjson.loads(answer.body)["error"]["code"].startswith("engine-")
+        return False
+
+    def replicas(self, engine: str = "main") -> dict[str, dict[str, Any]]:
+        report = ask(self.ops, request("/readyz", f"{HOST}:{self.ops[1]}")).json
+        found: dict[str, dict[str, Any]] = report["planes"]["demo"]["engines"][engine]["replicas"]
+        return found
+
+    def ready(self, number: int) -> bool:
+        with contextlib.suppress(OSError, KeyError):
+            return bool(self.replicas()[self.engines[number].url]["ready"])
+        return False
+
+    def records(self) -> Counter[tuple[str, str]]:
+        lines = (self.folder / "audit.jsonl").read_bytes().splitlines()
+        return Counter((record["verdict"], record["outcome"]) for record in map(orjson.loads, lines))
+
+
+@contextlib.contextmanager
+def two(
+    folder: Path, policy: str = POLICY, *, models: tuple[str, str] = ("local", "local"), **settings: str
+) -> Iterator[Two]:
+    """Run two engines and a gateway; without further settings both are replicas of the engine ``main``."""
+    engines = [Engine(folder, free_port(), model) for model in models]
+    public, ops = free_port(), free_port()
+    (folder / "policies").mkdir()
+    (folder / "policies" / "demo.yaml").write_text(policy.replace("600", "60000"), "utf-8")
+    urls = settings or {"ENGINES__MAIN__URLS": ",".join(engine.url for engine in engines)}
+    environment = {
+        "GATEWAY_POLICIES": str(folder / "policies"),
+        "GATEWAY_LISTENERS__PUBLIC": f"{HOST}:{public}",
+        "GATEWAY_LISTENERS__OPS": f"{HOST}:{ops}",
+        "GATEWAY_AUDIT_LOG": str(folder / "audit.jsonl"),
+        **{f"GATEWAY_{name}": value.format(*(engine.url for engine in engines)) for name, value in urls.items()},
+    }
+    try:
+        for engine in engines:
+            engine.start()
+        with command(folder / "gateway.log", environment):
+            site = Two((HOST, public), (HOST, ops), engines, folder)
+            yield site
+    finally:
+        for engine in engines:
+            with contextlib.suppress(AssertionError):
+                engine.kill()
+
+
+def test_an_alias_leads_to_its_engine_under_the_name_there(tmp_path: Path) -> None:
+    urls = {"ENGINES__MAIN__URLS": "{0}", "ENGINES__SECOND__URLS": "{1}"}
+    with two(tmp_path, TWO_MODELS, models=("local", "org/other"), **urls) as site:
+        wait(lambda: site.ready(0), "the first engine", 20)
+        wait(lambda: site.replicas("second")[site.engines[1].url]["ready"], "the second engine", 20)
+        for model in ("local", "other", "other"):
+            assert site.chat(model=model)[0] == 200
+        assert [len(engine.asked) for engine in site.engines] == [1, 2]
+        assert site.engines[1].asked[0].json["model"] == "org/other"
+
+
+def test_one_killed_under_load_takes_only_its_own_requests_along_and_is_back_behind_its_warm_up(tmp_path: Path) -> None:
+    with two(tmp_path) as site:
+        wait(lambda: site.ready(0) and site.ready(1), "both replicas", 20)
+        first, second = site.engines
+        done = threading.Semaphore(0)
+
+        def one(number: int) -> bool:
+            try:
+                if number % 2:
+                    return site.stream()
+                status, body, identity, proxy_status = site.chat()
+                if status == 200:
+                    return bool(body["usage"]["completion_tokens"] == TOKENS)
+                assert (status, len(identity)) in {(502, 32), (503, 32)}
+                assert body["error"]["code"].startswith("engine-")
+                assert (proxy_status or "").startswith("vllm-gateway; error=")
+                return False
+            finally:
+                done.release()
+
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            results = [pool.submit(one, number) for number in range(REQUESTS)]
+            for _ in range(REQUESTS // 4):
+                done.acquire()
+            first.kill()
+            outcomes = [result.result() for result in results]
+        failed = outcomes.count(False)
+        assert sum(not seen.finished for seen in first.asked) <= failed <= AT_ONCE, "only what was in flight on it"
+        assert len(first.asked) + len(second.asked) <= REQUESTS, "nothing ran twice"
+        assert sum(site.records().values()) == REQUESTS
+        assert not site.ready(0)
+        assert site.chat()[0] == 200
+
+        first.start()
+        wait(lambda: site.ready(0), "the first replica again", 20)
+        for _ in range(20):
+            assert site.chat(messages=[{"role": "user", "content": str(_)}])[0] == 200
+        posts = [seen.own_traffic for seen in first.requests if seen.method == "POST"]
+        assert posts[:5] == [True] * 5, "the warm-up came first"
+        assert not all(posts), "and then somebody"
+
+
+def test_requests_that_begin_alike_go_to_one_replica_and_others_to_both(tmp_path: Path) -> None:
+    with two(tmp_path) as site:
+        wait(lambda: site.ready(0) and site.ready(1), "both replicas", 20)
+        for number in range(12):
+            messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": str(number)}]
+            assert site.chat(messages=messages)[0] == 200
+        assert sorted(len(engine.asked) for engine in site.engines) == [0, 12]
+        for number in range(24):
+            assert site.chat(messages=[{"role": "user", "content": f"{number} things"}])[0] == 200
+        assert all(len(engine.asked) > 3 for engine in site.engines)
+
+
+def test_an_engine_that_is_down_at_the_start_keeps_no_other_waiting_and_is_used_once_it_is_there(
+    tmp_path: Path,
+) -> None:
+    urls = {"ENGINES__MAIN__URLS": "{0}", "ENGINES__SECOND__URLS": "{1}"}
+    with two(tmp_path, TWO_MODELS, models=("local", "org/other"), **urls) as site:
+        site.engines[1].kill()
+        wait(lambda: site.ready(0), "the first engine", 5)
+        wait(lambda: not site.replicas("second")[site.engines[1].url]["ready"], "the look at the second", 5)
+        assert site.chat()[0] == 200
+        status, body, _, proxy_status = site.chat(model="other")
+        assert (status, body["error"]["code"]) == (503, "engine-unavailable")
+        assert "engine-unavailable" in (proxy_status or "")
+        site.engines[1].start()
+        wait(lambda: site.replicas("second")[site.engines[1].url]["ready"], "the second engine", 20)
+        assert site.chat(model="other")[0] == 200
+
+
+def test_an_engine_that_takes_connections_and_says_nothing_is_taken_out(tmp_path: Path) -> None:
+    """Stopped by SIGSTOP, the kernel still takes connections for it."""
+    number = 0
+    with two(tmp_path, DEADLINES__FIRST_BYTE="60s", ENGINES__MAIN__URLS="{0},{1}") as site:
+        wait(lambda: site.ready(0) and site.ready(1), "both replicas", 20)
+        process = site.engines[number].process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+        try:
+            wait(lambda: not site.ready(number), "its end", 40)
+            assert "engine-timeout" in site.replicas()[site.engines[number].url]["state"]
+            for _ in range(5):
+                assert site.chat(messages=[{"role": "user", "content": str(_)}])[0] == 200
+        finally:
+            process.send_signal(signal.SIGCONT)
+        wait(lambda: site.ready(number), "its return", 20)
