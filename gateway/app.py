@@ -32,8 +32,9 @@ from gateway.adapters.readiness import readiness
 from gateway.adapters.relay import Relay
 from gateway.adapters.revoked_file import RevokedFile
 from gateway.enforcement import Enforcement
+from gateway.identity.confirmation import MTLS
 from gateway.identity.dpop import Proofs
-from gateway.identity.issuer import IntrospectionIssuer
+from gateway.identity.issuer import AccessTokenIssuer, IntrospectionIssuer
 from gateway.policy.model import Deadlines
 from gateway.policy.warm_up import warm_ups
 from gateway.ports import Ports
@@ -196,6 +197,14 @@ def misfits(settings: Settings, served: Mapping[str, Plane]) -> list[str]:
             if client.networks and settings.listeners[listener].loopback and plane.edge is None
         ]
         problems += [
+            f"{plane.source}: the caller {name!r} has 'sender: mtls', but the listener {listener!r} asks for no "
+            f"client certificates: set GATEWAY_TLS__{_upper(listener)}__CERT, …__KEY and …__CLIENT_CA."
+            for name, trust in plane.callers.items()
+            if isinstance(trust, AccessTokenIssuer)
+            and trust.sender == MTLS
+            and not _asks_for_certificates(settings, listener)
+        ]
+        problems += [
             f"{plane.source}: the caller {name!r} asks its issuer about tokens, and has no credential for that: "
             f"set GATEWAY_ISSUERS__{_upper(name)}__CLIENT_ID and …__CLIENT_SECRET."
             for name, trust in plane.callers.items()
@@ -226,6 +235,10 @@ def _engine(settings: Settings, name: str) -> Engine:
         for url in engine.urls
     ]
     return Engine(name, clients, engine.affinity_slack, monotonic)
+
+
+def _asks_for_certificates(settings: Settings, listener: str) -> bool:
+    return listener in settings.tls and settings.tls[listener].client_ca is not None
 
 
 def _report_bug(request_id: str, error: BaseException) -> None:

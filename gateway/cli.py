@@ -107,6 +107,13 @@ def parser() -> argparse.ArgumentParser:
     token.add_argument(
         "--client-secret-file", type=Path, metavar="FILE", help="the secret; read from standard input when absent"
     )
+    token.add_argument(
+        "--client-certificate",
+        nargs=2,
+        type=Path,
+        metavar=("CERT", "KEY"),
+        help="show this certificate; without a secret's file it is the whole credential (RFC 8705)",
+    )
     token.add_argument("--scope", metavar="SCOPES", help="scopes, with a space between them")
     token.add_argument("--resource", metavar="URI", help="the audience, as RFC 8707 asks for it")
     token.add_argument("--audience", metavar="TEXT", help="the audience, as Auth0 asks for it")
@@ -236,9 +243,13 @@ def _token(options: argparse.Namespace) -> int:
     from gateway.review.token_check import check_token
 
     planes = [policy.plane for policy in _compiled([options.policy])] if options.policy else []
-    secret = _secret("client secret", options.client_secret_file)
+    certificate = tuple(options.client_certificate) if options.client_certificate else None
+    alone = certificate is not None and options.client_secret_file is None
+    secret = None if alone else _secret("client secret", options.client_secret_file)
     method: Any = "client_secret_post" if options.post else "client_secret_basic"
-    application = Application(options.client_id, secret, options.scope, options.resource, options.audience, method)
+    application = Application(
+        options.client_id, secret, options.scope, options.resource, options.audience, method, certificate
+    )
     try:
         answer = fetch(application, issuer=options.issuer, url=options.token_url)
     except NoToken as error:

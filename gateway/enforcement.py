@@ -18,9 +18,9 @@ from gateway.engine.choice import mark
 from gateway.gatehouse import Gatehouse
 from gateway.identity import dpop
 from gateway.identity.challenge import challenge
-from gateway.identity.resource_metadata import ResourceMetadata
 from gateway.policy.decide import admit, endpoint_for, judge
 from gateway.policy.decision import Deny
+from gateway.policy.plane_metadata import metadata_of, refused_question
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
 from gateway.reasons import Malformed, Reason, Unavailable
 from gateway.refusal import Refusal
@@ -65,10 +65,7 @@ class Enforcement(Generic[InboundT]):
         self._endpoints = {endpoint.name: endpoint for endpoint in endpoints}
         self._deadlines = {endpoint.name: _resolved(endpoint.deadlines, deadlines) for endpoint in endpoints}
         self._default_dialect = DIALECTS["openai-chat"]
-        needs = {scope for endpoint in endpoints for scope in endpoint.needs}
-        self._metadata = plane.resource and ResourceMetadata.of(
-            plane.resource, plane.callers.values(), needs, plane.name
-        )
+        self._metadata = metadata_of(plane)
 
     async def serve(self, inbound: InboundT) -> None:
         """Answer one request and record it, whatever happens."""
@@ -151,7 +148,7 @@ class Enforcement(Generic[InboundT]):
         if target is None:
             raise not_canonical or Malformed(Reason.TARGET_MALFORMED)
         if self._metadata and target.path == self._metadata.path:
-            return _plainly_asked(inbound.method, target) or headers
+            return refused_question(inbound.method, target) or headers
         endpoint = endpoint_for(self.plane, inbound.method, target)
         if isinstance(endpoint, Deny):
             return endpoint
@@ -160,7 +157,7 @@ class Enforcement(Generic[InboundT]):
             return Deny(Reason.NO_SUCH_ENDPOINT, record=f"dialect {endpoint.dialect} is not served by this version")
         credential = self._gatehouse.read(headers, inbound.peer)
         record.credential = credential.kind.value
-        asked = dpop.Asked(inbound.method, headers.host, target.path.decode("ascii"))
+        asked = dpop.Asked(inbound.method, headers.host, target.path.decode("ascii"), inbound.certificate)
         return _Reading(endpoint, headers, credential, asked)
 
     async def _describe(self, inbound: InboundT, record: AuditRecord, headers: RequestHeaders) -> None:
@@ -304,13 +301,6 @@ ENDS_CONNECTION = frozenset(
 """Reasons behind which nothing more is read: who wrote such a head may mean another end of it (RFC 9112 §11.2), and
 whatever went wrong inside ends with this connection.
 """
-
-
-def _plainly_asked(method: str, target: Target) -> Deny | None:
-    """Refuse anything but GET without a query."""
-    if method != "GET":
-        return Deny(Reason.METHOD_NOT_ALLOWED, "GET")
-    return None if target.query is None else Deny(Reason.QUERY_NOT_ACCEPTED)
 
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_., -]")

@@ -12,8 +12,8 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.identity import dpop
-from gateway.identity.credential import CredentialReader
-from gateway.identity.issuer import AccessTokenIssuer
+from gateway.identity.confirmation import DPOP
+from gateway.identity.credential import CredentialReader, takes_proofs
 from gateway.identity.principal import CredentialKind
 from gateway.identity.refusal import invalid
 from gateway.limits.failures import Bound, Failures
@@ -59,9 +59,7 @@ class Gatehouse:
         each, rest, questions = bounds
         self._failures = Failures(each, rest)
         self._questions = Failures(each, questions)
-        self.takes_proofs = any(
-            isinstance(trust, AccessTokenIssuer) and trust.sender is not None for trust in plane.callers.values()
-        )
+        self.takes_proofs = takes_proofs(plane.callers.values())
 
     def read(self, headers: RequestHeaders, peer: str | None) -> Credential:
         """Find the one credential. Raises ``Malformed`` with one of the three credential reasons, ``Unavailable``."""
@@ -116,7 +114,7 @@ class Gatehouse:
             principal = self._authenticator.known(credential, now)
             if principal is None:
                 principal = await self._authenticator.identify(credential, now)
-            self._check_binding(principal, proof, now)
+            self._check_binding(principal, proof, asked.certificate, now)
         except Malformed as refusal:
             raise self._counted(refusal, failures, place) from None
         return principal
@@ -130,12 +128,20 @@ class Gatehouse:
         except dpop.NonceWanted:
             raise Malformed(Reason.CREDENTIAL_INVALID, "the proof has not our nonce", code=dpop.NONCE_WANTED) from None
 
-    def _check_binding(self, principal: Principal, proof: dpop.Proof | None, now: float) -> None:
-        """Compare the key of the proof with that of the token; neither is anything without the other."""
-        if principal.bound_to != (proof.key if proof else None):
-            raise invalid("the token is not bound to the key of the proof" if proof else "the token came without proof")
+    def _check_binding(
+        self, principal: Principal, proof: dpop.Proof | None, certificate: str | None, now: float
+    ) -> None:
+        """Compare the token's key or certificate with the one that is shown; neither is anything without the other."""
+        bound = principal.bound_to
         if proof is not None:
+            if bound is None or bound.sender != DPOP or not bound.fits(proof.key):
+                raise invalid("the token is not bound to the key of the proof")
             self._proofs.seen.use(proof, now)
+        elif bound is not None and bound.sender == DPOP:
+            raise invalid("the token came without proof")
+        elif bound is not None and not bound.fits(certificate):
+            shown = "this connection has another" if certificate else "this connection has none"
+            raise invalid(f"the token is bound to a certificate (cnf.x5t#S256), and {shown}")
 
     def _hold_back(self, failures: Failures, place: str | None) -> None:
         """Ask nobody about a token from where too many failed."""

@@ -39,6 +39,10 @@ class Inbound(Protocol):
     bytes_in: int
     bytes_out: int
 
+    @property
+    def certificate(self) -> str | None:
+        """The SHA-256 thumbprint of the certificate that the client showed on this connection (RFC 8705 §3.1)."""
+
     async def read_body(self, at_most: int) -> bytes:
         """Read the body.
 

@@ -20,18 +20,21 @@ import uvloop
 
 from gateway.adapters.audit_log import AuditLog
 from gateway.adapters.edge import EdgeLimits, EdgeProtocol
+from gateway.adapters.handshakes import HandshakeLimits, Handshakes
 from gateway.adapters.listening import Unusable, bind, give_way, release
 from gateway.adapters.logs import configure
 from gateway.adapters.metrics import Metrics
 from gateway.adapters.ops import ops_app
 from gateway.adapters.policy_files import PolicyFiles, PolicyFilesMissing
 from gateway.adapters.revoked_file import RevokedFileUnusable
+from gateway.adapters.server_certificate import ServerCertificate, TlsFiles
 from gateway.addresses import Unix
 from gateway.app import Gateway, Misfit
 from gateway.policy.source import PolicyError
 from gateway.settings import OPS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from socket import socket
 
     from gateway.adapters.ops import Readiness
@@ -107,10 +110,13 @@ class Listener(uvicorn.Server):
     Signals are the process's, not uvicorn's, which would raise SIGTERM again and end with its status.
     """
 
-    def __init__(self, config: uvicorn.Config, address: Tcp | Unix) -> None:
+    def __init__(
+        self, config: uvicorn.Config, address: Tcp | Unix, tls: Callable[[Listener], Handshakes] | None = None
+    ) -> None:
         super().__init__(config)
         self._address = address
         self._sockets: list[socket] | None = None
+        self._handshakes = tls and tls(self)
 
     async def open(self) -> None:
         """Begin to accept connections. Raises ``Unusable``."""
@@ -118,10 +124,36 @@ class Listener(uvicorn.Server):
         self.lifespan = self.config.lifespan_class(self.config)
         try:
             self._sockets = bind(self._address)
-            await self.startup(self._sockets)
+            if self._handshakes is None:
+                await self.startup(self._sockets)
+            else:
+                self._listen(self._sockets or [])
             give_way(self._address)
         except OSError as error:
             raise Unusable(f"Cannot listen on {self._address}: {error.strerror}.") from None
+
+    def _listen(self, sockets: list[socket]) -> None:
+        """Do what uvicorn's ``startup`` does, and leave the accepting to ``main_loop``."""
+        for one in sockets:
+            one.listen(self.config.backlog)
+        self.servers = []
+        self.started = True
+
+    async def main_loop(self) -> None:
+        """Accept, where uvicorn does not, and keep the Date field until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            if self._handshakes is not None:
+                for one in self._sockets or []:
+                    group.create_task(self._handshakes.accept(one))
+            await super().main_loop()
+
+    def protocol(self) -> asyncio.Protocol:
+        """Make the protocol of one connection, as uvicorn does."""
+        return self.config.http_protocol_class(
+            config=self.config,  # type: ignore[call-arg]  # any class that uvicorn takes has these three
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
 
     async def close(self) -> None:
         """Stop accepting, let what is under way finish within the drain deadline, and end the rest cleanly."""
@@ -148,16 +180,32 @@ class _Process:
         self.draining = False
         limits = EdgeLimits(settings.deadlines.head, settings.deadlines.body, settings.max_connections)
         protocol = functools.partial(EdgeProtocol, limits=limits)
-        self._planes = [
-            Listener(self._config(app, settings.listeners[name], protocol), settings.listeners[name])
-            for name, app in gateway.apps.items()
-        ]
+        self._metrics = metrics
+        self._limits = HandshakeLimits(limits.head_s, limits.linger_s, limits.connections)
+        self._certificates = {
+            name: ServerCertificate(TlsFiles(f"GATEWAY_TLS__{name.upper().replace('-', '_')}", *files))
+            for name, files in settings.tls_files.items()
+        }
+        self._planes = [self._listener(name, app, protocol) for name, app in gateway.apps.items()]
         self._ops: list[Listener] = []
         if OPS in settings.listeners:
             address = settings.listeners[OPS]
             token = settings.ops_token.get_secret_value() if settings.ops_token else None
             ops = ops_app(self._ready, metrics, settings.host_rule(OPS), loopback=address.loopback, token=token)
-            self._ops.append(Listener(self._config(ops, address, "httptools"), address))
+            self._ops.append(self._listener(OPS, ops, "httptools"))
+
+    def _listener(self, name: str, app: Any, protocol: object) -> Listener:  # noqa: ANN401  (any ASGI application)
+        address, certificate = self._settings.listeners[name], self._certificates.get(name)
+        config = self._config(app, address, protocol)
+        if certificate is None:
+            return Listener(config, address)
+        failed = functools.partial(self._metrics.handshake_failed, name)
+
+        def door(listener: Listener) -> Handshakes:
+            connections = listener.server_state.connections
+            return Handshakes(certificate, listener.protocol, self._limits, connections, failed)
+
+        return Listener(config, address, door)
 
     def _config(self, app: Any, address: Tcp | Unix, protocol: object) -> uvicorn.Config:  # noqa: ANN401  (any ASGI application)
         return uvicorn.Config(
@@ -194,11 +242,23 @@ class _Process:
             loop.add_signal_handler(number, self._on_stop)
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         for name, address in self._settings.listeners.items():
-            _log.info("listening", listener=name, address=str(address))
+            _log.info("listening", listener=name, address=str(address), tls=name in self._certificates)
         _settle_memory()
         try:
             async with asyncio.TaskGroup() as group:
-                ticking = [group.create_task(listener.main_loop()) for listener in (*self._planes, *self._ops)]
+                operating = [group.create_task(listener.main_loop()) for listener in self._ops]
+                await self._serve()
+                for task in operating:
+                    task.cancel()
+        finally:
+            await asyncio.gather(*(listener.close() for listener in self._ops))
+        _log.info("stopped")
+
+    async def _serve(self) -> None:
+        """Serve the planes until told to stop; then drain, while operators may still ask."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                ticking = [group.create_task(listener.main_loop()) for listener in self._planes]
                 watching = group.create_task(self._watch())
                 await self._stop.wait()
                 for task in (*ticking, watching):
@@ -207,8 +267,6 @@ class _Process:
             self.draining = True
         finally:
             await asyncio.gather(*(listener.close() for listener in self._planes))
-            await asyncio.gather(*(listener.close() for listener in self._ops))
-        _log.info("stopped")
 
     async def _ready(self) -> Readiness:
         return self._gateway.readiness(draining=self.draining)
@@ -221,7 +279,10 @@ class _Process:
         self._stop.set()
 
     async def _watch(self) -> None:
-        """Reload policies and revocations when a file changes or SIGHUP comes; SIGHUP also opens the audit log anew."""
+        """Reload policies, revocations and certificates when a file changes or SIGHUP comes.
+
+        SIGHUP also opens the audit log anew.
+        """
         while True:
             told = False
             with contextlib.suppress(TimeoutError):
@@ -230,6 +291,8 @@ class _Process:
             self._reload.clear()
             if told:
                 self._log.reopen()
+            for certificate in self._certificates.values():
+                await asyncio.to_thread(certificate.refresh)
             # Before the policies and whatever becomes of them: one that does not compile keeps nobody in.
             await asyncio.to_thread(self._gateway.revoked.refresh)
             if told or await asyncio.to_thread(self._files.changed):

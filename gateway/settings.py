@@ -18,6 +18,7 @@ from gateway.wire.hosts import HostRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 __all__ = ["EDGE", "OPS", "Deadlines", "Engine", "Issuer", "Settings", "SettingsError", "load_settings"]
 
@@ -63,7 +64,7 @@ class Issuer(_Part):
 
 
 class Tls(_Part):
-    """Files for a listener that speaks TLS itself."""
+    """Files of a listener that speaks TLS itself, in PEM; with ``client_ca`` it asks clients for certificates."""
 
     cert: values.File | None = None
     key: values.File | None = None
@@ -101,6 +102,15 @@ class Settings(_Part):
     workers: values.Count = 1
     ops_token: values.Secret | None = None
     log_level: values.LogLevel = "info"
+
+    @property
+    def tls_files(self) -> dict[str, tuple[Path, Path, Path | None]]:
+        """Give certificate, key and the clients' authority for each listener that speaks TLS."""
+        return {
+            name: (tls.cert, tls.key, tls.client_ca)
+            for name, tls in self.tls.items()
+            if tls.cert is not None and tls.key is not None
+        }
 
     def host_rule(self, listener: str) -> HostRule:
         """Make the rule for the Host field of one listener."""
@@ -158,9 +168,8 @@ def _unsupported(settings: Settings) -> Iterator[str]:
         yield "GATEWAY_LEDGER must be memory://: this version has no other ledger."
     if settings.workers != 1:
         yield "GATEWAY_WORKERS must be 1: with a ledger in memory, each process would grant the limits anew."
-    for name in ("tls", "cache_salt_secret"):
-        if name in given:
-            yield f"{variable((name,))} is not supported by this version: remove it."
+    if "cache_salt_secret" in given:
+        yield f"{variable(('cache_salt_secret',))} is not supported by this version: remove it."
 
 
 def _halves(settings: Settings) -> Iterator[str]:
@@ -173,9 +182,22 @@ def _halves(settings: Settings) -> Iterator[str]:
             yield f"{variable(('issuers', name, 'cache'))} is more than 60s: so long could a revoked token be used."
 
 
+def _half_tls(settings: Settings) -> Iterator[str]:
+    """Find listeners that could speak no TLS although they should."""
+    for name, tls in settings.tls.items():
+        for field in ("cert", "key"):
+            if getattr(tls, field) is None:
+                yield f"{variable(('tls', name, field))} is missing: a certificate and its key go together."
+        if name not in settings.listeners:
+            yield f"{variable(('tls', name))} has no listener: set {variable(('listeners', name))}."
+        elif isinstance(settings.listeners[name], Unix):
+            yield f"{variable(('tls', name))} is for a Unix socket, which speaks no TLS: remove it."
+
+
 def _contradictions(settings: Settings) -> Iterator[str]:
     """Find what is well-formed alone and wrong together."""
     yield from _halves(settings)
+    yield from _half_tls(settings)
     if not set(settings.listeners) - {OPS}:
         yield "No listener is configured: set one, such as GATEWAY_LISTENERS__PUBLIC=127.0.0.1:8080."
     seen: dict[Tcp | Unix, str] = {}

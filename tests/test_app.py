@@ -97,6 +97,20 @@ def test_a_caller_whose_tokens_are_asked_about_needs_a_credential_for_that(tmp_p
     assert problems(given, text) == []
 
 
+def test_tokens_for_certificates_need_a_listener_that_asks_for_them(tmp_path: Path) -> None:
+    text = TOKENS.replace("longest_lifetime: 1h\n", "longest_lifetime: 1h\n        sender: mtls\n")
+    sentence = (
+        "0.yaml: the caller 'corp' has 'sender: mtls', but the listener 'public' asks for no client certificates: "
+        "set GATEWAY_TLS__PUBLIC__CERT, …__KEY and …__CLIENT_CA."
+    )
+    plain = {"TLS__PUBLIC__CERT": "/cert", "TLS__PUBLIC__KEY": "/key"}
+    assert problems(settings_of(tmp_path), text) == [sentence]
+    assert problems(settings_of(tmp_path, **plain), text) == [sentence]
+    assert problems(settings_of(tmp_path, **plain, TLS__PUBLIC__CLIENT_CA="/ca"), text) == []
+    proofs = text.replace("sender: mtls", "sender: dpop")
+    assert problems(settings_of(tmp_path), proofs) == []
+
+
 def test_authorities_that_cannot_be_used_are_a_misfit(tmp_path: Path, log: AuditLog) -> None:
     none, empty = tmp_path / "none.pem", tmp_path / "empty.pem"
     empty.write_text("no certificate", "utf-8")

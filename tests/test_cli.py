@@ -13,9 +13,11 @@ import orjson
 import pytest
 
 from gateway import __version__
+from gateway.adapters.server_certificate import TlsFiles, server_side
 from gateway.cli import FOUND, HOLDS, MISUSED, main
 from gateway.identity.api_key import sha256_of
 from gateway.policy.schema import render
+from tests.simulators.certificates import Authority
 from tests.simulators.issuer import Issuer
 
 PARTNER = str(Path(__file__).parent / "policy" / "examples" / "partner.yaml")
@@ -225,6 +227,20 @@ def test_a_secret_that_is_empty_or_cannot_be_read_is_misuse(
     none = str(tmp_path / "none")
     assert main(["token", "--issuer", "https://i", "--client-id", "a", "--client-secret-file", none]) == MISUSED
     assert capsys.readouterr().err.startswith("The client secret cannot be read: ")
+
+
+def test_token_needs_no_secret_of_who_shows_a_certificate(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Said
+) -> None:
+    authority = Authority(tmp_path, "ours")
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca))
+    server, shown = authority.server(), authority.client()
+    given(monkeypatch, "")
+    with Issuer(tls=server_side(TlsFiles("X", server.cert, server.key, authority.ca))) as issuer:
+        where = ["token", "--token-url", f"{issuer.origin}/token", "--client-id", "app"]
+        assert main([*where, "--client-certificate", str(shown.cert), str(shown.key)]) == HOLDS
+        assert capsys.readouterr().out.count(".") == 2
+        assert main([*where, "--client-certificate", str(shown.cert), str(tmp_path / "none")]) == MISUSED
 
 
 def test_token_prints_a_token_for_the_next_command(

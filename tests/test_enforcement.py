@@ -53,6 +53,7 @@ class Door:
     http_version: str = "1.1"
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     peer: str | None = "192.0.2.1"
+    certificate: str | None = None
     refusal: Malformed | None = None
     keep_alive: bool = True
     bytes_in: int = 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gateway.gatehouse import Gatehouse, Visitor
+from gateway.identity.confirmation import Confirmation
 from gateway.identity.dpop import Asked, Proofs
 from gateway.identity.issuer import AccessTokenIssuer, ApiKeys, CloudflareAccess, IntrospectionIssuer
 from gateway.identity.principal import CredentialKind, Principal
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 NOW = 1_796_000_000.0
 CORP = AccessTokenIssuer("corp", "https://i", "us", frozenset({"RS256"}), "at+jwt", 30, "azp", 3600)
 BOUND = replace(CORP, sender="dpop")
+MUTUAL = replace(CORP, sender="mtls")
 EDGE = CloudflareAccess("edge", "team", "4a" * 32)
 ASKED = Asked("GET", "llm.example.com", "/v1/models")
 URL = "https://llm.example.com/v1/models"
@@ -106,8 +108,9 @@ class House:
 
     async def enter(self, text: str, peer: str | None = "192.0.2.1", **fields: Any) -> Visitor:  # noqa: ANN401
         scheme = "DPoP" if "dpop" in fields else "Bearer"
+        asked = ASKED._replace(certificate=fields.pop("certificate", None))
         headers = RequestHeaders("llm.example.com", f"{scheme} {text}".encode(), **fields)
-        return await self.gatehouse.enter(self.gatehouse.read(headers, peer), headers, peer, ASKED)
+        return await self.gatehouse.enter(self.gatehouse.read(headers, peer), headers, peer, asked)
 
     async def reason(self, text: str, peer: str | None = "192.0.2.1", **fields: Any) -> Reason:  # noqa: ANN401
         return (await self.refusal(text, peer, **fields)).reason
@@ -234,7 +237,7 @@ def proof(house: House, prover: Prover, text: str, **changes: Any) -> bytes:  # 
 
 async def test_a_bound_token_is_good_with_a_proof_of_its_own_key_and_once() -> None:
     prover, other = Prover(), Prover("other")
-    bound = principal(bound_to=prover.thumbprint)
+    bound = principal(bound_to=Confirmation("dpop", prover.thumbprint))
     house = House(BOUND, principals={token("bound"): bound, token("free"): principal()})
     good = proof(house, prover, token("bound"))
     assert (await house.enter(token("bound"), dpop=good)).principal == bound
@@ -262,6 +265,33 @@ async def test_a_proof_without_our_nonce_is_asked_for_again_and_never_counted() 
     assert house.roll.judged == []
     assert house.gatehouse.takes_proofs
     assert house.gatehouse.nonce() == house.proofs.nonces.current(NOW)
+
+
+async def test_a_token_for_a_certificate_is_good_on_its_connections_alone() -> None:
+    """RFC 8705 §3: each request is held against the certificate, also of a token that was verified before."""
+    bound = principal(bound_to=Confirmation("mtls", "ours"))
+    house = House(MUTUAL, principals={token("bound"): bound})
+    for _ in range(2):
+        assert (await house.enter(token("bound"), certificate="ours")).principal == bound
+        another = await house.refusal(token("bound"), None, certificate="theirs")
+        assert another.detail.endswith(", and this connection has another")
+        assert (await house.refusal(token("bound"), None)).detail.endswith(", and this connection has none")
+    assert await House(MUTUAL, principals={token("bound"): bound}).reason(token("bound")) is INVALID
+    assert house.roll.judged == [token("bound")], "the token itself is verified once"
+    assert not house.gatehouse.takes_proofs
+
+
+async def test_a_proof_does_not_stand_in_for_a_certificate_nor_the_other_way_round() -> None:
+    prover = Prover()
+    other = replace(BOUND, caller="other", issuer="https://other")
+    names = {"mtls": Confirmation("mtls", prover.thumbprint), "dpop": Confirmation("dpop", prover.thumbprint)}
+    house = House(MUTUAL, other, principals={token(name): principal(bound_to=bound) for name, bound in names.items()})
+    sent = proof(house, prover, token("mtls"))
+    refused = await house.refusal(token("mtls"), None, dpop=sent, certificate=prover.thumbprint)
+    assert "not bound to the key" in refused.detail
+    assert "without proof" in (await house.refusal(token("dpop"), None, certificate=prover.thumbprint)).detail
+    unbound = House(CORP)
+    assert (await unbound.enter(token("good"), certificate="any")).principal == principal()
 
 
 def test_a_plane_without_bound_tokens_gives_no_nonce() -> None:

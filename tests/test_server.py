@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import stat
 import sys
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ import pytest
 
 from tests.adapters.relaying import LAST, MODELS, STREAM, chunk, playing, warmed, whole
 from tests.adapters.wiring import Client, Cut, get
+from tests.simulators.certificates import Authority
 from tests.small_house import INSIDE, KEY, POLICY, chat, environment
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.adapters.relaying import Line
+    from tests.simulators.certificates import Pair
 
 EVENT = b'data: {"choices":[]}\n\n'
 PATIENCE_S = 20
@@ -43,21 +46,24 @@ class Running:
         return self._settings[f"GATEWAY_LISTENERS__{listener}"]
 
     @asynccontextmanager
-    async def client(self, listener: str = "PUBLIC") -> AsyncIterator[Client]:
+    async def client(self, listener: str = "PUBLIC", *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
         address = self.address(listener)
         if address.startswith("unix:"):
             reader, writer = await asyncio.open_unix_connection(address.removeprefix("unix:"))
         else:
             host, _, port = address.rpartition(":")
-            reader, writer = await asyncio.open_connection(host, int(port))
+            name = "localhost" if tls else None
+            reader, writer = await asyncio.open_connection(host, int(port), ssl=tls, server_hostname=name)
         try:
             yield Client(reader, writer)
         finally:
             writer.transport.abort()
             await asyncio.sleep(0)
 
-    async def ask(self, data: bytes, listener: str = "PUBLIC") -> tuple[int, bytes]:
-        async with self.client(listener) as client:
+    async def ask(
+        self, data: bytes, listener: str = "PUBLIC", *, tls: ssl.SSLContext | None = None
+    ) -> tuple[int, bytes]:
+        async with self.client(listener, tls=tls) as client:
             client.send(data)
             answer = await client.answer()
             return answer.status, answer.body
@@ -378,6 +384,66 @@ async def test_the_deadlines_and_bounds_of_the_settings_are_those_of_the_door(tm
         async with gateway.client() as other:
             assert await other.ended()
         assert (await client.answer()).status == 408
+
+
+# TLS
+
+
+def _tls(pair: Pair, listener: str = "PUBLIC") -> dict[str, str]:
+    return {f"TLS__{listener}__CERT": str(pair.cert), f"TLS__{listener}__KEY": str(pair.key)}
+
+
+async def test_planes_and_operators_are_served_over_tls_and_drained_as_ever(tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "ours")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        ops = f"127.0.0.1:{free.getsockname()[1]}"
+    tls = ssl.create_default_context(cafile=authority.ca)
+    more = {**_tls(authority.server("public")), **_tls(authority.server("ops"), "OPS"), "LISTENERS__OPS": ops}
+    go = asyncio.Event()
+
+    async def play(line: Line) -> None:
+        if line.head.startswith(b"GET"):
+            await line.send(MODELS)
+            return
+        await line.send(STREAM + chunk(EVENT))
+        await go.wait()
+        await line.send(chunk(EVENT) + LAST)
+
+    async with playing(warmed(play)) as (_, url), running(tmp_path, url, **more) as gateway:
+        assert all(line["tls"] for line in gateway.lines if line["event"] == "listening")
+        ready = get("/readyz").replace(b"host: x", f"host: {ops}".encode())
+        assert (await gateway.ask(ready, "OPS", tls=tls))[0] == 200
+        async with gateway.client(tls=tls) as client, gateway.client() as undecided:
+            client.send(chat(gateway.address(), stream=True))
+            await client.head()
+            gateway.tell(signal.SIGTERM)
+            await gateway.said("draining")
+            assert await undecided.ended(), "a handshake that is not done is no request under way"
+            assert (await gateway.ask(ready, "OPS", tls=tls))[0] == 503
+            go.set()
+            assert [await client.chunk(), await client.chunk(), await client.chunk()] == [EVENT, EVENT, b""]
+        assert await gateway.ended() == 0
+
+
+async def test_a_certificate_that_cannot_be_used_is_status_2_with_its_setting(tmp_path: Path) -> None:
+    (tmp_path / "demo.yaml").write_text(POLICY, "utf-8")
+    pair = Authority(tmp_path, "ours").server()
+    said = await refused(tmp_path, **{**_tls(pair), "TLS__PUBLIC__KEY": str(tmp_path / "none")})
+    sentence = f"GATEWAY_TLS__PUBLIC__KEY: {tmp_path}/none cannot be read: No such file or directory."
+    assert said.splitlines()[-1] == sentence
+
+
+async def test_a_certificate_is_read_again_when_its_file_changes(tmp_path: Path) -> None:
+    old, new = Authority(tmp_path, "old"), Authority(tmp_path, "new")
+    pair, other = old.server(), new.server("other")
+    asked = get().replace(b"host: x", b"host: localhost")
+    async with running(tmp_path, **_tls(pair)) as gateway:
+        pair.cert.write_bytes(other.cert.read_bytes())
+        pair.key.write_bytes(other.key.read_bytes())
+        await gateway.said("certificate read again")
+        assert (await gateway.ask(asked, tls=ssl.create_default_context(cafile=new.ca)))[0] == 421
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await gateway.ask(asked, tls=ssl.create_default_context(cafile=old.ca))
 
 
 async def test_an_answer_names_no_server(tmp_path: Path) -> None:

@@ -116,7 +116,6 @@ def test_an_error_names_the_variable_and_the_form(name: str, value: str, sentenc
     [
         ("LEDGER", "valkey://127.0.0.1"),
         ("WORKERS", "2"),
-        ("TLS__PUBLIC__CERT", "/cert.pem"),
         ("CACHE_SALT_SECRET", "salt"),
     ],
 )
@@ -171,6 +170,43 @@ def test_how_an_issuer_is_asked_about_tokens_can_be_set() -> None:
 )
 def test_half_a_credential_is_none(name: str, sentence: str) -> None:
     assert _problems(**{f"ISSUERS__OPAQUE__{name}": "x"}) == (sentence,)
+
+
+def test_a_listener_can_speak_tls() -> None:
+    files = {"TLS__PUBLIC__CERT": "/cert.pem", "TLS__PUBLIC__KEY": "/key.pem"}
+    cert, key, authority = Path("/cert.pem"), Path("/key.pem"), Path("/ca.pem")
+    assert load_settings(_environ()).tls_files == {}
+    assert load_settings(_environ(**files)).tls_files == {"public": (cert, key, None)}
+    with_clients = load_settings(_environ(**files, TLS__PUBLIC__CLIENT_CA="/ca.pem"))
+    assert with_clients.tls_files == {"public": (cert, key, authority)}
+
+
+@pytest.mark.parametrize(
+    "given, sentences",
+    [
+        ({"CERT": "/c"}, ["GATEWAY_TLS__PUBLIC__KEY is missing: a certificate and its key go together."]),
+        ({"KEY": "/k"}, ["GATEWAY_TLS__PUBLIC__CERT is missing: a certificate and its key go together."]),
+        (
+            {"CLIENT_CA": "/a"},
+            [
+                "GATEWAY_TLS__PUBLIC__CERT is missing: a certificate and its key go together.",
+                "GATEWAY_TLS__PUBLIC__KEY is missing: a certificate and its key go together.",
+            ],
+        ),
+    ],
+)
+def test_half_of_what_tls_needs_is_refused(given: dict[str, str], sentences: list[str]) -> None:
+    assert _problems(**{f"TLS__PUBLIC__{name}": value for name, value in given.items()}) == tuple(sentences)
+
+
+def test_tls_is_for_a_listener_of_the_network() -> None:
+    pair = {"CERT": "/c", "KEY": "/k"}
+    nobody = _problems(**{f"TLS__NOBODY__{name}": value for name, value in pair.items()})
+    assert nobody == ("GATEWAY_TLS__NOBODY has no listener: set GATEWAY_LISTENERS__NOBODY.",)
+    control = {f"TLS__CONTROL__{name}": value for name, value in pair.items()}
+    assert _problems(LISTENERS__CONTROL="unix:/run/a.sock", **control) == (
+        "GATEWAY_TLS__CONTROL is for a Unix socket, which speaks no TLS: remove it.",
+    )
 
 
 def test_an_answer_about_a_token_counts_for_a_minute_at_most() -> None:

@@ -89,6 +89,11 @@ class Downstream(RequestResponseCycle):
     _until_close = False
 
     @property
+    def certificate(self) -> str | None:
+        """The thumbprint of the certificate that the client showed on this connection."""
+        return self.edge.certificate
+
+    @property
     def answered(self) -> bool:
         """Whether the status line is on its way; from then on a failure can only cut the answer off."""
         return self.response_started

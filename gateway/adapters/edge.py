@@ -15,6 +15,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.adapters.downstream import Downstream, Wake
+from gateway.identity.confirmation import certificate_thumbprint
 from gateway.reasons import Malformed, Reason
 from gateway.wire.headers import MOST_FIELDS
 from gateway.wire.target import LONGEST_TARGET
@@ -40,6 +41,9 @@ REQUESTS_AT_MOST = 10_000
 LINGER_BYTES = 64 * 1024 * 1024
 """Bytes of an unread body that are drained, so that a reset does not overtake the answer."""
 
+TLS_BUFFER = 64 * 1024
+"""Bytes of an answer that wait to be encrypted before its source is paused, as in the clear; asyncio has 512 KiB."""
+
 EXTENSION = "vllm_gateway"
 """Key of the ``Downstream`` in the ASGI scope's extensions."""
 
@@ -57,6 +61,8 @@ class EdgeLimits:
 class EdgeProtocol(HttpToolsProtocol):
     """HTTP/1.1 towards clients."""
 
+    certificate: str | None = None
+    """The thumbprint of the client's certificate, where the listener asks for one (RFC 8705 §3.1)."""
     cycle: Downstream | None  # type: ignore[assignment]  # narrower than uvicorn's
 
     def __init__(
@@ -88,6 +94,11 @@ class EdgeProtocol(HttpToolsProtocol):
         if len(self.connections) > self.limits.connections:
             transport.abort()
             return
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None:
+            transport.set_write_buffer_limits(TLS_BUFFER)
+            shown = tls.getpeercert(binary_form=True)
+            self.certificate = certificate_thumbprint(shown) if shown else None
         self._set_deadline(self.limits.head_s)
 
     def connection_lost(self, exc: Exception | None) -> None:

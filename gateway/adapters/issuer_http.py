@@ -45,8 +45,10 @@ class IssuerHttp:
         """Close the connections."""
         await self._client.aclose()
 
-    async def endpoint(self, issuer: str, member: str, timeout_s: float) -> str:
+    async def endpoint(self, issuer: str, member: str, timeout_s: float, *, mutual: bool = False) -> str:
         """Find an address in the issuer's own metadata: OpenID Connect Discovery §4, else RFC 8414 §3.
+
+        ``mutual``: take the address for those who show a certificate, where there is one (RFC 8705 §5).
 
         Raises ``Unavailable(KEYS_UNAVAILABLE)``.
         """
@@ -54,7 +56,7 @@ class IssuerHttp:
         for url in metadata_urls(issuer):
             try:
                 metadata = strict_json.loads(await self.get(url, timeout_s))
-                return _address(metadata, member, issuer)
+                return _address(metadata, member, issuer, mutual=mutual)
             except Malformed:
                 refusal = _unavailable("the issuer's metadata are not one strict JSON object")
             except Unavailable as error:
@@ -102,11 +104,12 @@ def is_safe(url: str, *, loopback: bool) -> bool:
     )
 
 
-def _address(metadata: dict[str, Any], member: str, issuer: str) -> str:
+def _address(metadata: dict[str, Any], member: str, issuer: str, *, mutual: bool) -> str:
     """Take an address from metadata that name this very issuer (RFC 8414 §3.3)."""
     if metadata.get("issuer") != issuer:
         raise _unavailable("the issuer's metadata name another issuer")
-    url = metadata.get(member)
+    aliases = metadata.get("mtls_endpoint_aliases") if mutual else None
+    url = aliases.get(member, metadata.get(member)) if type(aliases) is dict else metadata.get(member)
     # Only an issuer that is on loopback itself may point there: any other could make the gateway ask its own host.
     if type(url) is not str or not is_safe(url, loopback=urlsplit(issuer).hostname in _LOOPBACK):
         raise _unavailable(f"the issuer's metadata have no {member} with https")

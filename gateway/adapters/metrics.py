@@ -57,6 +57,7 @@ class Metrics(Collector):
         self._engine_requests: Counter[tuple[str, ...]] = Counter()
         self._streams: Counter[tuple[str, ...]] = Counter()
         self._parser_refused = 0
+        self._handshakes_failed: Counter[str] = Counter()
         self._phases = {phase: _Histogram() for phase in ("head", "judge", "first_byte", "total")}
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -90,6 +91,10 @@ class Metrics(Collector):
     def parser_refused(self) -> None:
         """Count bytes that were no HTTP request."""
         self._parser_refused += 1
+
+    def handshake_failed(self, listener: str) -> None:
+        """Count a connection that came to no TLS."""
+        self._handshakes_failed[listener] += 1
 
     def render(self) -> bytes:
         """Give everything in Prometheus' text format."""
@@ -126,4 +131,9 @@ class Metrics(Collector):
         refused = CounterMetricFamily(
             "gateway_parser_refused", "Messages that were no valid HTTP request.", value=self._parser_refused
         )
-        return iter((decisions, phases, streams, requests, refused, ages, build))
+        handshakes = CounterMetricFamily(
+            "gateway_tls_handshakes_failed", "Connections that came to no TLS.", labels=["listener"]
+        )
+        for listener, count in self._handshakes_failed.items():
+            handshakes.add_metric([listener], count)
+        return iter((decisions, phases, streams, requests, refused, handshakes, ages, build))

@@ -2,12 +2,14 @@
 
 Enters: an issuer, or the address of its token endpoint, and a client's credential. Leaves: the issuer's answer, or
 ``NoToken`` with a sentence. The protocol is Authlib's; the way is ours, with the bounds of all that leaves this house:
-https or loopback, no redirect, no proxy of the environment, one deadline.
+https or loopback, no redirect, no proxy of the environment, one deadline. The credential is a secret, the connection's
+certificate (RFC 8705 §2), or both, where a token is to be bound to the certificate (§3).
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import urlencode
@@ -21,6 +23,7 @@ from gateway.reasons import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 TIMEOUT_S = 10.0
 
@@ -35,14 +38,18 @@ class NoToken(Exception):  # noqa: N818  (says what is so)
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """Who asks for a token, and for what: ``resource`` is RFC 8707's word for an audience, ``audience`` is Auth0's."""
+    """Who asks for a token, and for what: ``resource`` is RFC 8707's word for an audience, ``audience`` is Auth0's.
+
+    Without ``client_secret`` the ``certificate`` (files of the certificate and of its key) says who it is.
+    """
 
     client_id: str
-    client_secret: str = field(repr=False)
+    client_secret: str | None = field(repr=False)
     scope: str | None = None
     resource: str | None = None
     audience: str | None = None
     method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic"
+    certificate: tuple[Path, Path] | None = None
 
     @property
     def wishes(self) -> Mapping[str, str]:
@@ -53,15 +60,16 @@ class Application:
 
 def fetch(application: Application, *, issuer: str | None = None, url: str | None = None) -> dict[str, Any]:
     """Ask for a token. Raises ``NoToken``."""
-    endpoint = url or asyncio.run(_endpoint(issuer or ""))
+    endpoint = url or asyncio.run(_endpoint(issuer or "", mutual=application.certificate is not None))
     if not is_safe(endpoint, loopback=True):
         raise NoToken("The token endpoint must be an https URL; plain http is for loopback hosts alone.")
-    with httpx2.Client(trust_env=False, follow_redirects=False, timeout=TIMEOUT_S) as client:
+    tls = _showing(application.certificate)
+    with httpx2.Client(trust_env=False, follow_redirects=False, timeout=TIMEOUT_S, verify=tls) as client:
         oauth = OAuth2Client(
             _Session(client),
             client_id=application.client_id,
             client_secret=application.client_secret,
-            token_endpoint_auth_method=application.method,
+            token_endpoint_auth_method=application.method if application.client_secret else "none",
         )
         try:
             return dict(oauth.fetch_token(endpoint, grant_type="client_credentials", **application.wishes))
@@ -95,11 +103,23 @@ class _Session:
         return self._client.post(url, content=body, headers=fields)
 
 
-async def _endpoint(issuer: str) -> str:
+def _showing(certificate: tuple[Path, Path] | None) -> ssl.SSLContext:
+    """Show a certificate to who asks for one. Raises ``NoToken``."""
+    tls = ssl.create_default_context()
+    if certificate is not None:
+        try:
+            tls.load_cert_chain(*certificate)
+        except OSError as error:
+            why = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+            raise NoToken(f"The client certificate or its key cannot be used: {why}.") from None
+    return tls
+
+
+async def _endpoint(issuer: str, *, mutual: bool) -> str:
     """Find the token endpoint in the issuer's metadata."""
     http = IssuerHttp()
     try:
-        return await http.endpoint(issuer, "token_endpoint", TIMEOUT_S)
+        return await http.endpoint(issuer, "token_endpoint", TIMEOUT_S, mutual=mutual)
     except Unavailable as failure:
         raise NoToken(f"The token endpoint was not found: {failure.detail}.") from None
     finally:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gateway.identity import claims, compact_jws, token_purpose
+from gateway.identity import claims, compact_jws, confirmation, token_purpose
 from gateway.identity.presented_token import PresentedToken
 from gateway.identity.refusal import invalid
 
@@ -51,9 +51,7 @@ def read(token: str, issuers: Mapping[str, AccessTokenIssuer], now: float) -> Pr
     if not claims.names_audience(told, issuer.audience):
         raise invalid("aud does not name this plane")
     token_purpose.check_access_token(told)
-    bound_to = token_purpose.bound_key(told) if issuer.sender else None
-    if bound_to is None:
-        token_purpose.check_unbound(told)
+    bound_to = confirmation.read(told, issuer.sender)
     # RFC 9068 §2.2 requires iss, exp, aud, sub, client_id, iat and jti; its client_id is whichever claim the policy
     # names as the client's, because Keycloak writes azp under this type too.
     if media_type(issuer.token_type) == "application/at+jwt":

@@ -13,13 +13,14 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gateway.identity import api_key, compact_jws
+from gateway.identity.confirmation import DPOP
 from gateway.identity.issuer import AccessTokenIssuer, ApiKeys, CloudflareAccess, IntrospectionIssuer
 from gateway.identity.principal import CredentialKind
 from gateway.identity.refusal import invalid
 from gateway.reasons import Malformed, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from gateway.identity.issuer import CallerTrust
 
@@ -69,6 +70,11 @@ class Credential(NamedTuple):
         return f"Credential(kind={self.kind.value!r}, carrier={self.carrier!r}, caller={self.caller!r})"
 
 
+def takes_proofs(callers: Iterable[CallerTrust]) -> bool:
+    """Tell whether tokens of the DPoP scheme are taken from some of these callers."""
+    return any(isinstance(trust, AccessTokenIssuer) and trust.sender == DPOP for trust in callers)
+
+
 class CredentialReader:
     """Reads the credential of each request to one plane.
 
@@ -83,7 +89,7 @@ class CredentialReader:
         self._asked = next((name for name, trust in callers.items() if isinstance(trust, IntrospectionIssuer)), None)
         self._assertion_is_caller = any(isinstance(trust, CloudflareAccess) for trust in callers.values())
         self._edge = edge
-        self._bound = any(isinstance(trust, AccessTokenIssuer) and trust.sender for trust in callers.values())
+        self._takes_proofs = takes_proofs(callers.values())
 
     def read(self, fields: CredentialFields) -> Credential:
         """Give the credential of a request. Raises ``Malformed`` with one of the three credential reasons."""
@@ -107,7 +113,7 @@ class CredentialReader:
         if fields.authorization is None:
             hint = "" if fields.x_api_key is None or key is not None else f"this plane reads no {X_API_KEY} field"
             raise Malformed(Reason.CREDENTIAL_MISSING, hint)
-        if self._bound and fields.authorization[:5].lower() == b"dpop ":
+        if self._takes_proofs and fields.authorization[:5].lower() == b"dpop ":
             return self._with_proof(_text(fields.authorization[5:]), fields.dpop)
         return self._bearer(_bearer_text(fields.authorization))
 

@@ -36,11 +36,15 @@ _HEADER_MEMBERS = frozenset({"typ", "alg", "jwk"})
 
 
 class Asked(NamedTuple):
-    """The request that a proof is for, as the gateway judges it; ``host`` is one that is served here."""
+    """The request that a proof is for, as the gateway judges it; ``host`` is one that is served here.
+
+    ``certificate``: the thumbprint of the client's certificate on this connection, which can take the proof's place.
+    """
 
     method: str
     host: str
     path: str
+    certificate: str | None = None
 
 
 class NonceWanted(Exception):  # noqa: N818  (says what is so)

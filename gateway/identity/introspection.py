@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gateway.identity import claims, token_purpose
+from gateway.identity.confirmation import check_unbound
 from gateway.identity.principal import CredentialKind, Principal
 from gateway.identity.refusal import invalid
 from gateway.reasons import Malformed, Reason, Unavailable
@@ -43,7 +44,7 @@ def judge(answer: bytes, issuer: IntrospectionIssuer, now: float) -> tuple[Princ
     claims.check_begun(told, now, CLOCK_SKEW_S)
     _check_type(told)
     token_purpose.check_access_token(told)
-    token_purpose.check_unbound(told)
+    check_unbound(told)
     principal = Principal(
         caller=issuer.caller,
         kind=CredentialKind.INTROSPECTION,

@@ -16,7 +16,8 @@ class AccessTokenIssuer:
 
     ``token_type`` is the exact ``typ`` of the token's header: ``at+jwt`` (which also matches ``application/at+jwt``,
     RFC 9068 §4), ``JWT``, or ``absent`` for a header without one. ``groups_claim`` is a path of member names.
-    ``sender``: the proof of possession that each request must bring, ``dpop`` (RFC 9449) or none.
+    ``sender``: what each request must show besides: ``dpop``, a proof (RFC 9449), ``mtls``, the certificate of its
+    connection (RFC 8705), or nothing.
     """
 
     caller: str

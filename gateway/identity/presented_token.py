@@ -15,6 +15,7 @@ from gateway.identity.refusal import invalid
 
 if TYPE_CHECKING:
     from gateway.identity.compact_jws import CompactJws
+    from gateway.identity.confirmation import Confirmation
     from gateway.identity.issuer import AccessTokenIssuer, CloudflareAccess
     from gateway.identity.key_set import KeySet
 
@@ -27,7 +28,7 @@ class PresentedToken:
     id: str
     subject: str
     expires_at: float
-    bound_to: str | None
+    bound_to: Confirmation | None
     jws: CompactJws = field(repr=False)
 
     @property

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gateway.identity.confirmation import Confirmation
 
 
 class CredentialKind(StrEnum):
@@ -27,8 +31,8 @@ class Principal:
     ``clients.*.is`` compares with (the client claim of a token, the SHA-256 in hex of an API key). ``subject``: the
     person or service behind it (``sub``), for limits per person and the audit record; ``None`` where the credential
     names none. ``groups`` and ``scopes``: as the credential lists them. ``expires_at``: Unix time in seconds after
-    which the proof is void, ``None`` for none. ``bound_to``: the thumbprint of the key that each request must prove
-    (RFC 9449 §6.1), ``None`` for a bearer's credential.
+    which the proof is void, ``None`` for none. ``bound_to``: the key or certificate that each request must show,
+    ``None`` for a bearer's credential.
     """
 
     caller: str
@@ -38,4 +42,4 @@ class Principal:
     groups: frozenset[str] = frozenset()
     scopes: frozenset[str] = frozenset()
     expires_at: float | None = None
-    bound_to: str | None = None
+    bound_to: Confirmation | None = None

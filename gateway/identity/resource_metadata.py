@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gateway.identity.confirmation import MTLS
 from gateway.identity.issuer import AccessTokenIssuer, IntrospectionIssuer
 from gateway.wire import strict_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from gateway.identity.issuer import CallerTrust
 
@@ -30,7 +31,7 @@ class ResourceMetadata:
     body: bytes
 
     @classmethod
-    def of(cls, resource: str, callers: Iterable[CallerTrust], scopes: Iterable[str], name: str) -> ResourceMetadata:
+    def of(cls, resource: str, callers: Collection[CallerTrust], scopes: Iterable[str], name: str) -> ResourceMetadata:
         """Describe a resource by its https identifier, which has neither query nor fragment."""
         # RFC 9728 §3.1: the well-known part stands between the host and the path, a lone slash is no path.
         scheme, _, rest = resource.partition("://")
@@ -44,8 +45,11 @@ class ResourceMetadata:
             "authorization_servers": [*issuers],
             "scopes_supported": sorted({*scopes}),
             "bearer_methods_supported": ["header"],
+            "tls_client_certificate_bound_access_tokens": any(
+                isinstance(trust, AccessTokenIssuer) and trust.sender == MTLS for trust in callers
+            ),
             "resource_name": name,
         }
-        # RFC 9728 §3.2: a member without values is left out.
+        # RFC 9728 §3.2: a member without values is left out; one that would be false is, too.
         body = strict_json.dumps({member: value for member, value in document.items() if value})
         return cls(path.encode("ascii"), f"{scheme}://{host}{path}", body)

@@ -1,4 +1,4 @@
-"""What a set of claims was made for: an access token, and whether somebody else may carry it.
+"""What a set of claims was made for: an access token, or something else.
 
 Enters: the claims of a token, signed or told by its issuer. Leaves: nothing, or ``Malformed(CREDENTIAL_INVALID)``. An
 issuer signs many things with one key, and each is refused here that is not an access token (RFC 8725 §3.11-3.12).
@@ -31,20 +31,3 @@ def check_access_token(told: Mapping[str, Any]) -> None:
     for claim, expected in _TELLING_CLAIMS.items():
         if claim in told and (type(told[claim]) is not str or told[claim].lower() not in expected):
             raise invalid(f"{claim} does not say that it is an access token")
-
-
-def check_unbound(told: Mapping[str, Any]) -> None:
-    """Refuse a token that is bound to a key: who steals one must not be able to use it without the proof.
-
-    RFC 9449 §7.1-7.2, RFC 8705 §3.
-    """
-    if "cnf" in told:
-        raise invalid("the token is bound to a key (cnf) and came without proof of it")
-
-
-def bound_key(told: Mapping[str, Any]) -> str:
-    """Give the thumbprint of the key to which a DPoP token is bound (RFC 9449 §6.1), and to which alone."""
-    confirmation = told.get("cnf")
-    if type(confirmation) is not dict or confirmation.keys() != {"jkt"} or type(confirmation["jkt"]) is not str:
-        raise invalid("the token is not bound to the key of a DPoP proof (cnf.jkt)")
-    return str(confirmation["jkt"])

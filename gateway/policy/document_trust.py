@@ -65,10 +65,11 @@ class AccessTokenKeys(Closed):
     ] = None
     longest_lifetime: Annotated[Duration, Field(description="The longest `exp` minus `iat` that is accepted.")]
     sender: Annotated[
-        Literal["dpop"] | None,
+        Literal["dpop", "mtls"] | None,
         Field(
             description="The proof that each request must bring that it comes from whom the token was made for: dpop "
-            "(RFC 9449); a bearer token is enough when absent."
+            "(RFC 9449), or mtls for the certificate of its connection (RFC 8705), which the listener must ask for; a "
+            "bearer token is enough when absent."
         ),
     ] = None
 

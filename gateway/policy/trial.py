@@ -13,11 +13,13 @@ from gateway.dialects.call import Call
 from gateway.dialects.registry import DIALECTS
 from gateway.policy.decide import admit, endpoint_for, judge
 from gateway.policy.decision import Deny, Grant, Permit
+from gateway.policy.plane_metadata import metadata_of, refused_question
 from gateway.reasons import Malformed, Reason
 from gateway.wire.target import Target
 
 if TYPE_CHECKING:
     from gateway.identity.principal import Principal
+    from gateway.identity.resource_metadata import ResourceMetadata
     from gateway.policy.model import Endpoint, Plane
 
 
@@ -38,13 +40,14 @@ class Outcome:
     """What became of a request.
 
     ``endpoint`` and ``grant`` are set as far as the request came. ``sent`` is the body that the engine would get,
-    ``None`` where the gateway answers by itself.
+    ``None`` where the gateway answers by itself. ``metadata``: what was asked for, where it is the plane's own.
     """
 
     verdict: Permit | Deny
     endpoint: Endpoint | None = None
     grant: Grant | None = None
     sent: bytes | None = field(default=None, repr=False)
+    metadata: ResourceMetadata | None = None
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -62,6 +65,9 @@ def answer(plane: Plane, request: Request) -> Outcome:
         target = Target.parse(request.target)
     except Malformed as fault:
         return Outcome(Deny(fault.reason, fault.detail))
+    metadata = metadata_of(plane)
+    if metadata is not None and target.path == metadata.path:
+        return Outcome(refused_question(request.method, target) or Permit(), metadata=metadata)
     endpoint = endpoint_for(plane, request.method, target)
     if isinstance(endpoint, Deny):
         return Outcome(endpoint)

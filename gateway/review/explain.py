@@ -84,6 +84,8 @@ class Explanation:
             changes = [{"action": one.action, "field": one.field, "value": one.value} for one in verdict.changes]
             sent = None if outcome.sent is None else orjson.loads(outcome.sent)
             document |= {"models": outcome.models, "changes": changes, "sent": sent}
+            if outcome.metadata is not None:
+                document["metadata"] = orjson.loads(outcome.metadata.body)
             if verdict.model is not None:
                 document |= {"model": verdict.model.alias, "engine": verdict.model.engine}
         return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
@@ -110,13 +112,20 @@ class Explanation:
         for change in permit.changes:
             value = "" if change.action == "drop" else f" = {orjson.dumps(change.value).decode()}"
             yield f"  change: {change}{value}"
-        if outcome.sent is None:
+        if outcome.metadata is not None:
+            yield f"  answered by the gateway, with or without a credential: {outcome.metadata.url}"
+            yield from _indented(outcome.metadata.body)
+        elif outcome.sent is None:
             yield f"  answered by the gateway; models: {', '.join(outcome.models)}"
         elif outcome.endpoint is not None and permit.model is not None:
             line = " ".join(DIALECTS[outcome.endpoint.dialect].upstream or ())
             yield f"  sent to the engine {permit.model.engine}: {line}"
-            body = orjson.dumps(orjson.loads(outcome.sent), option=orjson.OPT_INDENT_2).decode()
-            yield from (f"    {part}" for part in body.splitlines())
+            yield from _indented(outcome.sent)
+
+
+def _indented(body: bytes) -> Iterator[str]:
+    text = orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2).decode()
+    yield from (f"    {part}" for part in text.splitlines())
 
 
 def explain(policy: Policy, who: str, ask: str, body: bytes, today: str) -> Explanation:
@@ -155,6 +164,8 @@ def _rule(policy: Policy, path: Path) -> Rule:
 
 def _permitting(outcome: Outcome, permit: Permit) -> list[Path]:
     """Give the rules that a permit rests on."""
+    if outcome.metadata is not None:
+        return [("metadata", "resource")]
     if outcome.grant is None:
         return []
     endpoint, client = outcome.grant.endpoint, outcome.grant.client
@@ -168,6 +179,8 @@ def _permitting(outcome: Outcome, permit: Permit) -> list[Path]:
 
 def _refusing(policy: Policy, outcome: Outcome, deny: Deny, request: Request) -> Path:
     """Give the rule that refused."""
+    if outcome.metadata is not None:
+        return ("metadata", "resource")
     methods = policy.plane.endpoints.get(request.target.partition(b"?")[0], {})
     endpoint = outcome.endpoint.name if outcome.endpoint else next((one.name for one in methods.values()), "")
     client = outcome.grant.client.name if outcome.grant else deny.record.removeprefix(_CLIENT)

@@ -78,7 +78,9 @@ def test_open_streams_go_up_and_down() -> None:
 def test_what_has_no_record_is_counted_too() -> None:
     metrics = Metrics(lambda: {"partner-idp": 12.5})
     metrics.parser_refused()
+    metrics.handshake_failed("public")
     samples = _samples(metrics)
+    assert samples["gateway_tls_handshakes_failed_total listener=public"] == 1
     assert samples["gateway_parser_refused_total"] == 1
     assert samples["gateway_key_set_age_seconds caller=partner-idp"] == 12.5
     assert samples[f"gateway_build_info version={__version__}"] == 1

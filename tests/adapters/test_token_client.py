@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import pytest
 
+from gateway.adapters.server_certificate import TlsFiles, server_side
 from gateway.adapters.token_client import Application, NoToken, fetch
+from tests.simulators.certificates import Authority
 from tests.simulators.issuer import Issuer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 APP = Application("app", "secret")
 
@@ -91,3 +95,58 @@ def test_a_secret_is_sent_over_tls_alone(url: str) -> None:
 
 def test_a_secret_does_not_show_itself_in_a_log() -> None:
     assert "secret" not in repr(APP).replace("client_secret_basic", "")
+
+
+# With a certificate (RFC 8705 §2)
+
+
+@pytest.fixture
+def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
+    """Make an authority that this process trusts."""
+    made = Authority(tmp_path, "ours")
+    monkeypatch.setenv("SSL_CERT_FILE", str(made.ca))
+    return made
+
+
+@pytest.fixture
+def mutual(authority: Authority) -> Iterator[Issuer]:
+    """Run an issuer that answers nobody without a certificate."""
+    pair = authority.server()
+    with Issuer(tls=server_side(TlsFiles("X", pair.cert, pair.key, authority.ca))) as running:
+        yield running
+
+
+def test_a_certificate_is_a_credential(authority: Authority, mutual: Issuer) -> None:
+    shown = authority.client()
+    application = Application("app", None, certificate=(shown.cert, shown.key))
+    assert fetch(application, url=f"{mutual.origin}/token")["access_token"].count(".") == 2
+    ((form, authorization),) = mutual.granted
+    assert parse_qs(form) == {"grant_type": ["client_credentials"], "client_id": ["app"]}
+    assert authorization == ""
+
+
+def test_a_certificate_can_come_beside_the_secret(authority: Authority, mutual: Issuer) -> None:
+    shown = authority.client()
+    fetch(replace(APP, certificate=(shown.cert, shown.key)), url=f"{mutual.origin}/token")
+    assert mutual.granted == [("grant_type=client_credentials", "Basic YXBwOnNlY3JldA==")]
+
+
+def test_who_shows_a_certificate_asks_where_the_metadata_say_for_that(
+    authority: Authority, mutual: Issuer, issuer: Issuer
+) -> None:
+    """RFC 8705 §5."""
+    shown = authority.client()
+    issuer.extra_metadata = {"mtls_endpoint_aliases": {"token_endpoint": f"{mutual.origin}/token"}}
+    fetch(Application("app", None, certificate=(shown.cert, shown.key)), issuer=issuer.url)
+    assert (len(mutual.granted), len(issuer.granted)) == (1, 0)
+    fetch(APP, issuer=issuer.url)
+    assert (len(mutual.granted), len(issuer.granted)) == (1, 1)
+
+
+def test_a_certificate_that_cannot_be_used_is_told_of(tmp_path: Path) -> None:
+    none = tmp_path / "none"
+    sentence = "The client certificate or its key cannot be used: No such file or directory."
+    assert str(refusal(Application("app", None, certificate=(none, none)), url="https://login.example/")) == sentence
+    none.write_text("nothing", "utf-8")
+    found = refusal(Application("app", None, certificate=(none, none)), url="https://login.example/")
+    assert str(found).startswith("The client certificate or its key cannot be used: ")

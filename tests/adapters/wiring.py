@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Any, cast
 import uvicorn
 
 from gateway.adapters.edge import EXTENSION, EdgeLimits, EdgeProtocol
+from gateway.adapters.handshakes import HandshakeLimits, Handshakes
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from gateway.adapters.downstream import Downstream
+    from gateway.adapters.server_certificate import ServerCertificate
 
 PATIENCE_S = 20.0
 """Seconds after which a client that waits in vain fails its test."""
@@ -29,9 +32,10 @@ PATIENCE_S = 20.0
 class Served:
     """A server under test."""
 
-    def __init__(self, server: uvicorn.Server, port: int) -> None:
+    def __init__(self, server: uvicorn.Server, port: int, door: Handshakes | None = None) -> None:
         self.server = server
         self.port = port
+        self.door = door
 
     @property
     def connections(self) -> list[EdgeProtocol]:
@@ -39,23 +43,27 @@ class Served:
         return cast("list[EdgeProtocol]", list(self.server.server_state.connections))
 
     @asynccontextmanager
-    async def client(self, *, receive_buffer: int | None = None) -> AsyncIterator[Client]:
+    async def client(
+        self, *, receive_buffer: int | None = None, tls: ssl.SSLContext | None = None
+    ) -> AsyncIterator[Client]:
         """Connect; ``receive_buffer`` (bytes) makes a client that can be made to stall the server."""
         made = socket.socket()
         if receive_buffer is not None:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         made.setblocking(False)
         await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1", self.port))
-        reader, writer = await asyncio.open_connection(sock=made, limit=1024)
+        reader, writer = await asyncio.open_connection(
+            sock=made, limit=1024, ssl=tls, server_hostname="localhost" if tls else None
+        )
         try:
             yield Client(reader, writer)
         finally:
             writer.transport.abort()
             await asyncio.sleep(0)
 
-    async def ask(self, data: bytes) -> Answer:
+    async def ask(self, data: bytes, *, tls: ssl.SSLContext | None = None) -> Answer:
         """Send one request on a connection of its own and read its answer."""
-        async with self.client() as client:
+        async with self.client(tls=tls) as client:
             client.send(data)
             return await client.answer()
 
@@ -67,16 +75,19 @@ async def serving(
     *,
     keep_alive_s: float = 60,
     drain_s: int = 1,
+    tls: ServerCertificate | None = None,
+    failed: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Served]:
-    """Serve an application that is called with each request, in order."""
+    """Serve an application that is called with each request, in order; over TLS if there is a certificate."""
 
     async def asgi(scope: Any, _receive: Any, _send: Any) -> None:  # noqa: ANN401  (ASGI's types are wide)
         await app(scope["extensions"][EXTENSION])
 
     listening = socket.create_server(("127.0.0.1", 0))
+    limits = limits or EdgeLimits()
     config = uvicorn.Config(
         asgi,
-        http=cast("Any", functools.partial(EdgeProtocol, limits=limits or EdgeLimits())),
+        http=cast("Any", functools.partial(EdgeProtocol, limits=limits)),
         ws="none",
         lifespan="off",
         interface="asgi3",
@@ -90,14 +101,34 @@ async def serving(
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    await server.startup([listening])
+    door = None
+    if tls is None:
+        await server.startup([listening])
+    else:
+        server.servers = []
+        listening.setblocking(False)
+        bounds = HandshakeLimits(limits.head_s, limits.linger_s, limits.connections)
+        door = Handshakes(tls, _protocols(config, server), bounds, server.server_state.connections, failed)
     async with asyncio.TaskGroup() as ticking:
         ticking.create_task(server.main_loop())
+        accepting = ticking.create_task(door.accept(listening)) if door is not None else None
         try:
-            yield Served(server, listening.getsockname()[1])
+            yield Served(server, listening.getsockname()[1], door)
         finally:
             server.should_exit = True
+            if accepting is not None:
+                accepting.cancel()
+                await asyncio.wait((accepting,))
             await server.shutdown([listening])
+
+
+def _protocols(config: uvicorn.Config, server: uvicorn.Server) -> Callable[[], asyncio.Protocol]:
+    """Make protocols as uvicorn does."""
+    return lambda: config.http_protocol_class(
+        config=config,  # type: ignore[call-arg]  # any class that uvicorn takes has these three
+        server_state=server.server_state,
+        app_state={},
+    )
 
 
 @dataclass(frozen=True, slots=True)

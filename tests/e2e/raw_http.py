@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 import orjson
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator
     from typing import Any
 
@@ -75,11 +76,13 @@ class Answer:
 
 
 class Connection:
-    """One TCP connection to ``address``."""
+    """One TCP connection to ``address``, over TLS where it is given what to do that with."""
 
-    def __init__(self, address: tuple[str, int], *, timeout: float = 10.0) -> None:
+    def __init__(self, address: tuple[str, int], *, timeout: float = 10.0, tls: ssl.SSLContext | None = None) -> None:
         self.socket = socket.create_connection(address, timeout=timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self.timeout = timeout
         self._buffer = bytearray()
         self._ended = False

@@ -181,8 +181,18 @@ def wait(condition: Callable[[], object], what: str, within: float = 5.0) -> Non
 
 
 @contextlib.contextmanager
-def running(folder: Path, *, program: Sequence[str] = ("-m", "gateway"), **settings: str) -> Iterator[Site]:
-    """Run everything within this block; ``settings`` are added to the gateway's, without their prefix."""
+def running(
+    folder: Path,
+    edited: Callable[[str], str] = str,
+    /,
+    *,
+    program: Sequence[str] = ("-m", "gateway"),
+    **settings: str,
+) -> Iterator[Site]:
+    """Run everything within this block.
+
+    ``settings`` are added to the gateway's, without their prefix; ``edited`` changes the policies.
+    """
     with contextlib.ExitStack() as stack:
         begin = stack.enter_context
         portal = begin(start_blocking_portal())
@@ -194,7 +204,7 @@ def running(folder: Path, *, program: Sequence[str] = ("-m", "gateway"), **setti
         policies = folder / "policies"
         policies.mkdir()
         for name in ("policy.yaml", "lenient.yaml"):
-            (policies / name).write_text(policy_text(name, issuer.url), encoding="utf-8")
+            (policies / name).write_text(edited(policy_text(name, issuer.url)), encoding="utf-8")
         environment = {
             "GATEWAY_POLICIES": str(policies),
             "GATEWAY_LISTENERS__PUBLIC": f"{HOST}:{public}",

@@ -196,6 +196,17 @@ def test_the_gateway_serves_the_host_name_that_the_tunnel_sends() -> None:
     assert load_settings(_settings_of_the_unit()).hosts["public"] == (tunnel,)
 
 
+def test_callers_without_a_tunnel_come_over_tls_and_show_certificates() -> None:
+    more = _Unit("deploy/systemd/vllm-gateway.service.d/internal.conf")
+    added = dict(line.split("=", 1) for line in more.all("Environment"))
+    settings = load_settings({**_settings_of_the_unit(), **added})
+    policy = yaml.safe_load(text("policies/internal.yaml"))
+    assert not settings.listeners[policy["listener"]].loopback
+    assert all(settings.tls_files[policy["listener"]])
+    assert settings.tls_files.keys() == {policy["listener"]}, "the tunnel's listener stays as it is"
+    assert {key for key, _ in more.lines} == {"Environment", "SupplementaryGroups"}
+
+
 def test_the_unit_of_the_gateway_is_confined() -> None:
     expected = {
         "DynamicUser": "yes",

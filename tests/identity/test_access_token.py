@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.identity import access_token
+from gateway.identity.confirmation import Confirmation
 from gateway.identity.issuer import AccessTokenIssuer
 from gateway.identity.key_set import KeySet
 from gateway.identity.principal import CredentialKind, Principal
@@ -317,9 +318,19 @@ def test_a_bound_token_is_no_bearer_token(cnf: object) -> None:
 
 def test_where_the_policy_asks_for_proofs_only_a_bound_token_is_one() -> None:
     bound = replace(ISSUER, sender="dpop")
-    assert verify(token(cnf={"jkt": "thumbprint"}), bound).bound_to == "thumbprint"
+    assert verify(token(cnf={"jkt": "thumbprint"}), bound).bound_to == Confirmation("dpop", "thumbprint")
     assert "cnf.jkt" in detail_of(token(), bound)
     assert verify(token()).bound_to is None
+
+
+def test_where_the_policy_asks_for_certificates_only_a_token_for_one_is_good() -> None:
+    """RFC 8705 §3."""
+    bound = replace(ISSUER, sender="mtls")
+    held = verify(token(cnf={"x5t#S256": "thumbprint"}), bound).bound_to
+    assert held == Confirmation("mtls", "thumbprint")
+    for cnf in ({"jkt": "x"}, {"x5t#S256": "x", "jkt": "x"}, {"x5t": "x"}):
+        assert "cnf.x5t#S256" in detail_of(token(cnf=cnf), bound)
+    assert "cnf.x5t#S256" in detail_of(token(), bound)
 
 
 def test_a_missing_kid_is_forgiven_only_when_the_issuer_has_one_key() -> None:

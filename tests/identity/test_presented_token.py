@@ -5,6 +5,7 @@ import json
 import pytest
 
 from gateway.identity import compact_jws
+from gateway.identity.confirmation import Confirmation
 from gateway.identity.issuer import AccessTokenIssuer, CloudflareAccess
 from gateway.identity.key_set import KeySet
 from gateway.identity.presented_token import PresentedToken
@@ -25,7 +26,7 @@ def presented(
 ) -> PresentedToken:
     message = signing_input({"alg": "RS256", "kid": kid}, CLAIMS)
     jws = compact_jws.parse(compact(message, KEYS[key].sign(message)))
-    return PresentedToken(issuer, "cli-1", "person", 100.0, "thumbprint", jws)
+    return PresentedToken(issuer, "cli-1", "person", 100.0, Confirmation("dpop", "thumbprint"), jws)
 
 
 def test_the_right_signature_makes_a_principal_of_what_was_presented() -> None:
@@ -37,7 +38,7 @@ def test_the_right_signature_makes_a_principal_of_what_was_presented() -> None:
         frozenset({"g"}),
         frozenset({"a", "b"}),
         100.0,
-        "thumbprint",
+        Confirmation("dpop", "thumbprint"),
     )
 
 

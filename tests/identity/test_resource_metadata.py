@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,6 +31,13 @@ def test_the_document_names_issuers_and_scopes() -> None:
 def test_a_member_without_values_is_left_out() -> None:
     found = ResourceMetadata.of("https://llm.example.com", [ApiKeys("keys")], [], "partner")
     assert json.loads(found.body).keys() == {"resource", "bearer_methods_supported", "resource_name"}
+
+
+@pytest.mark.parametrize("sender, told", [(None, None), ("dpop", None), ("mtls", True)])
+def test_a_plane_that_takes_tokens_for_certificates_says_so(sender: str | None, told: bool | None) -> None:  # noqa: FBT001  (a column of the table)
+    """RFC 9728 §2."""
+    found = ResourceMetadata.of("https://llm.example.com", [replace(CORP, sender=sender)], [], "partner")
+    assert json.loads(found.body).get("tls_client_certificate_bound_access_tokens") is told
 
 
 @pytest.mark.parametrize(

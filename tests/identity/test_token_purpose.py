@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.identity.token_purpose import bound_key, check_access_token, check_unbound
+from gateway.identity.token_purpose import check_access_token
 from gateway.reasons import Malformed, Reason
 
 
@@ -24,22 +24,3 @@ def test_a_claim_that_names_another_purpose_is_believed(told: dict[str, object])
 )
 def test_access_tokens_of_all_providers_pass(told: dict[str, object]) -> None:
     check_access_token(told)
-
-
-@pytest.mark.parametrize("cnf", [{"jkt": "x"}, {}, None, False])
-def test_a_bound_token_is_no_bearer_token(cnf: object) -> None:
-    check_unbound({})
-    with pytest.raises(Malformed, match="bound to a key"):
-        check_unbound({"cnf": cnf})
-
-
-def test_a_bound_token_names_its_key() -> None:
-    assert bound_key({"cnf": {"jkt": "thumbprint"}}) == "thumbprint"
-
-
-@pytest.mark.parametrize(
-    "cnf", [None, "x", {}, {"jkt": 5}, {"x5t#S256": "x"}, {"jkt": "x", "x5t#S256": "y"}, {"jkt": None}, ["jkt"]]
-)
-def test_a_token_that_is_bound_to_nothing_or_to_something_else_is_no_dpop_token(cnf: object) -> None:
-    with pytest.raises(Malformed, match=r"cnf\.jkt"):
-        bound_key({"cnf": cnf})

@@ -69,12 +69,14 @@ def test_absent_claims_are_absent_and_named_ones_are_taken() -> None:
     assert (platform.groups_claim, platform.scopes_claim) == (None, "scp")
 
 
-def test_a_proof_of_possession_is_asked_for_where_the_file_says_so() -> None:
-    bound = compiled(PARTNER, ("client_claim: azp", "client_claim: azp\n        sender: dpop")).plane.callers["corp"]
+@pytest.mark.parametrize("sender", ["dpop", "mtls"])
+def test_a_proof_of_possession_is_asked_for_where_the_file_says_so(sender: str) -> None:
+    more = ("client_claim: azp", f"client_claim: azp\n        sender: {sender}")
+    bound = compiled(PARTNER, more).plane.callers["corp"]
     free = compiled(PARTNER).plane.callers["corp"]
     assert isinstance(bound, AccessTokenIssuer)
     assert isinstance(free, AccessTokenIssuer)
-    assert (bound.sender, free.sender) == ("dpop", None)
+    assert (bound.sender, free.sender) == (sender, None)
 
 
 def test_other_kinds_of_callers_are_resolved() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -99,3 +100,15 @@ def test_a_control_endpoint_takes_no_body(control: Plane) -> None:
 def test_bodies_stay_out_of_representations(partner: Plane) -> None:
     assert "a prompt" not in repr(ask(partner, "POST /v1/chat/completions", CHAT))
     assert "a prompt" not in repr(Request("POST", b"/", None, None, "2026-06-01", b"a prompt"))
+
+
+def test_what_a_plane_says_about_itself_is_asked_for_before_anything_else(partner: Plane) -> None:
+    described = replace(partner, resource="https://llm.example.com")
+    place = "/.well-known/oauth-protected-resource"
+    for principal in (ACME, None):
+        outcome = ask(described, f"GET {place}", principal=principal)
+        assert outcome.verdict == Permit()
+        assert outcome.metadata is not None
+        assert outcome.models == ()
+    assert ask(described, f"PUT {place}").verdict == Deny(Reason.METHOD_NOT_ALLOWED, "GET")
+    assert ask(replace(partner, resource=None), f"GET {place}").verdict == Deny(Reason.NO_SUCH_ENDPOINT)

@@ -179,3 +179,36 @@ def test_an_outdated_key_is_outdated_on_the_day_asked_for() -> None:
     explanation = explain(policy, "batch, old key", "GET /v1/models", b"", "2027-02-01")
     assert explanation.rules[0].key == "trust.callers.keys"
     assert not explanation.permitted
+
+
+DESCRIBED = TEXT.replace("cases:\n", "metadata: {resource: 'https://llm.example.com/v1'}\ncases:\n", 1)
+PLACE = "/.well-known/oauth-protected-resource/v1"
+
+
+@pytest.mark.parametrize("who", ["nobody", "acme", "gone"])
+def test_the_metadata_of_a_plane_are_answered_to_whoever_asks(who: str) -> None:
+    found = explain(compile_policy(DESCRIBED, "shown.yaml"), who, f"GET {PLACE}", b"", "2026-11-30")
+    assert found.permitted
+    assert [rule.key for rule in found.rules] == ["metadata.resource"]
+    assert DESCRIBED.splitlines()[found.rules[0].line - 1].startswith("metadata:")
+    assert f"answered by the gateway, with or without a credential: https://llm.example.com{PLACE}" in found.as_text()
+    told = orjson.loads(found.as_json())
+    assert told["metadata"]["resource"] == "https://llm.example.com/v1"
+    assert told["sent"] is None
+
+
+@pytest.mark.parametrize(
+    "ask, reason", [(f"POST {PLACE}", "method-not-allowed"), (f"GET {PLACE}?a=b", "query-not-accepted")]
+)
+def test_a_question_for_the_metadata_that_is_not_plain_is_refused_by_the_line_of_the_metadata(
+    ask: str, reason: str
+) -> None:
+    found = explain(compile_policy(DESCRIBED, "shown.yaml"), "nobody", ask, b"", "2026-11-30")
+    assert f"deny: {reason}" in found.as_text()
+    assert [rule.key for rule in found.rules] == ["metadata.resource"]
+
+
+@pytest.mark.parametrize("text, place", [(TEXT, PLACE), (DESCRIBED, PLACE.removesuffix("/v1"))])
+def test_metadata_elsewhere_do_not_exist(text: str, place: str) -> None:
+    found = explain(compile_policy(text, "shown.yaml"), "nobody", f"GET {place}", b"", "2026-11-30")
+    assert "deny: no-such-endpoint" in found.as_text()

@@ -26,6 +26,7 @@ from tests.simulators.hostile_tokens import Stage
 from tests.simulators.signing import compact, default_keys, signing_input
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator, Mapping
     from types import TracebackType
 
@@ -45,7 +46,13 @@ class Issuer:
     """
 
     def __init__(
-        self, path: str = "", *, name: str = "a", audience: str = "vllm-gateway/partner", port: int = 0
+        self,
+        path: str = "",
+        *,
+        name: str = "a",
+        audience: str = "vllm-gateway/partner",
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.keys: dict[str, SigningKey] = default_keys(name)
         self.published = ["K1", "E1", "KPS", "ED"]
@@ -63,12 +70,15 @@ class Issuer:
         self.granted: list[tuple[str, str]] = []
         self.path = path
         self._server = _Server(("127.0.0.1", port), self)
+        self._scheme = "https" if tls else "http"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
 
     @property
     def origin(self) -> str:
         """The scheme, host and port."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     @property
     def url(self) -> str:
