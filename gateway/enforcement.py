@@ -18,17 +18,18 @@ from gateway.engine.choice import mark
 from gateway.gatehouse import Gatehouse
 from gateway.identity import dpop
 from gateway.identity.challenge import challenge
-from gateway.policy.decide import admit, endpoint_for, judge
+from gateway.policy.decide import accepted, admit, endpoint_for, judge
 from gateway.policy.decision import Deny
 from gateway.policy.plane_metadata import metadata_of, refused_question
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
 from gateway.reasons import Malformed, Reason, Unavailable
 from gateway.refusal import Refusal
+from gateway.wire.cors import CorsRule
 from gateway.wire.headers import RequestHeaders, media_type_is_json
 from gateway.wire.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gateway.dialects.call import Dialect
     from gateway.dialects.openai_models import ServedModel
@@ -64,6 +65,7 @@ class Enforcement(Generic[InboundT]):
         endpoints = [endpoint for by_method in plane.endpoints.values() for endpoint in by_method.values()]
         self._endpoints = {endpoint.name: endpoint for endpoint in endpoints}
         self._deadlines = {endpoint.name: _resolved(endpoint.deadlines, deadlines) for endpoint in endpoints}
+        self._cors = CorsRule(plane.cors_origins)
         self._default_dialect = DIALECTS["openai-chat"]
         self._metadata = metadata_of(plane)
 
@@ -111,6 +113,10 @@ class Enforcement(Generic[InboundT]):
         if isinstance(reading, RequestHeaders):
             await self._describe(inbound, record, reading)
             return None
+        if isinstance(reading, list):
+            record.verdict, record.outcome, record.status = Verdict.PERMIT, Outcome.OK, _OK
+            inbound.answer(_OK, [*_lines(record.id), *reading], b"")
+            return None
         visitor = await self._gatehouse.enter(reading.credential, reading.headers, inbound.peer, reading.asked)
         record.subject = visitor.principal.subject
         grant = admit(self.plane, reading.endpoint, visitor.principal, visitor.address, ports.clock.today())
@@ -127,8 +133,11 @@ class Enforcement(Generic[InboundT]):
         del reading  # and the credential with it, for as long as the answer takes
         return self._close(record, await ports.dispatcher.forward(request, inbound), dialect)
 
-    def _read(self, inbound: InboundT, record: AuditRecord) -> _Reading | RequestHeaders | Deny:
-        """Room 2: syntax, then host, path, method, query, credential; headers alone if the metadata are asked for."""
+    def _read(self, inbound: InboundT, record: AuditRecord) -> _Reading | RequestHeaders | list[bytes] | Deny:
+        """Room 2: syntax, then host, path, method, query, credential.
+
+        Gives headers alone if the metadata are asked for, and the answer's lines for a browser's preflight.
+        """
         if inbound.refusal is not None:
             raise inbound.refusal
         not_canonical = target = None
@@ -139,6 +148,7 @@ class Enforcement(Generic[InboundT]):
                 raise
             not_canonical = malformed  # a 404 like any other: syntax and host come first
         headers = RequestHeaders.parse(inbound.headers, http_version=inbound.http_version, hosts=self._hosts)
+        raw, inbound.lines = inbound.headers, self._cors.lines(headers.origin)
         inbound.headers = []  # a stream may last for minutes: what nobody reads again must not last with it
         record.client_request_id = headers.request_id
         record.edge_ip = headers.cf_connecting_ip
@@ -151,7 +161,7 @@ class Enforcement(Generic[InboundT]):
             return refused_question(inbound.method, target) or headers
         endpoint = endpoint_for(self.plane, inbound.method, target)
         if isinstance(endpoint, Deny):
-            return endpoint
+            return self._preflight(inbound, raw, headers.origin, target) or endpoint
         record.endpoint = endpoint.name
         if endpoint.dialect not in DIALECTS:
             return Deny(Reason.NO_SUCH_ENDPOINT, record=f"dialect {endpoint.dialect} is not served by this version")
@@ -159,6 +169,18 @@ class Enforcement(Generic[InboundT]):
         record.credential = credential.kind.value
         asked = dpop.Asked(inbound.method, headers.host, target.path.decode("ascii"), inbound.certificate)
         return _Reading(endpoint, headers, credential, asked)
+
+    def _preflight(
+        self, inbound: Inbound, raw: Sequence[tuple[bytes, bytes]], origin: bytes | None, target: Target
+    ) -> list[bytes] | None:
+        """Give the lines of the answer to a browser that asks before it sends; ``None`` where nobody may be told."""
+        methods = self.plane.endpoints.get(target.path)
+        if inbound.method != "OPTIONS" or methods is None:
+            return None
+        lines = self._cors.preflight(origin, raw, accepted(self.plane, methods))
+        if lines is not None:
+            inbound.lines = ()
+        return lines
 
     async def _describe(self, inbound: InboundT, record: AuditRecord, headers: RequestHeaders) -> None:
         """Answer with the plane's metadata (RFC 9728 §3.2): to anybody who passes the lock of the edge."""

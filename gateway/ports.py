@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class Inbound(Protocol):
     """Room 1, the door, as the enforcement sees it: one request, and the way back.
 
-    ``keep_alive``: whether the connection goes on behind the answer.
+    ``keep_alive``: whether the connection goes on behind the answer. ``lines``: what the head of the answer says
+    besides, whatever it is.
     """
 
     method: str
@@ -36,6 +37,7 @@ class Inbound(Protocol):
     peer: str | None
     refusal: Malformed | None
     keep_alive: bool
+    lines: tuple[bytes, ...]
     bytes_in: int
     bytes_out: int
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gateway.dialects.registry import DIALECTS
-from gateway.engine.complaint import CONTEXT_LENGTH
+from gateway.engine.complaint import PROMPT_TOO_LONG
 from gateway.policy.decision import Deny
 from gateway.reasons import ANSWERS, PUBLIC, Malformed, Reason, Unavailable
 from gateway.refusal import MESSAGE_AT_MOST, Refusal
@@ -141,4 +141,4 @@ def test_what_ails_an_engine_is_named_and_its_words_are_not_passed_on(
 
 def test_a_prompt_that_is_too_long_is_named_in_the_record_and_told_in_the_engines_words() -> None:
     refusal = Refusal.of_engine(400, "This model's maximum context length is 8 tokens.", "")
-    assert (refusal.message, refusal.record) == ("This model's maximum context length is 8 tokens.", CONTEXT_LENGTH)
+    assert (refusal.message, refusal.record) == ("This model's maximum context length is 8 tokens.", PROMPT_TOO_LONG)

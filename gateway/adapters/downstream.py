@@ -83,6 +83,7 @@ class Downstream(RequestResponseCycle):
     refusal: Malformed | None = None
     body_fault: Malformed | None = None
     exchange: Exchange | None = None
+    lines: tuple[bytes, ...] = ()
     bytes_in = 0
     bytes_out = 0
     _chunked = False
@@ -176,6 +177,7 @@ class Downstream(RequestResponseCycle):
         for name, value in self.edge.server_state.default_headers:
             head.append(b"%b: %b\r\n" % (name, value))
         head += lines
+        head += self.lines
         if not self.keep_alive:
             head.append(b"connection: close\r\n")
         head.append(b"\r\n")

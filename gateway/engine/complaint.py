@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-CONTEXT_LENGTH: Final = "the prompt is longer than the model's context"
+PROMPT_TOO_LONG: Final = "the prompt is longer than the model's context"
 OUT_OF_MEMORY: Final = "out of memory"
 CORE_DIED: Final = "the engine core died"
 QUEUE_FULL: Final = "its queue is full"
@@ -20,7 +20,7 @@ _BUSY: Final = frozenset({429, 503})
 # Words of vLLM 0.8 to 0.33, of PyTorch, and of LiteLLM in front of them; in lower case.
 _REQUEST: Final = (
     (
-        CONTEXT_LENGTH,
+        PROMPT_TOO_LONG,
         (
             "maximum context length",
             "maximum model length",

@@ -189,7 +189,5 @@ def _not_enforced(document: Document) -> Iterator[str]:
     for name, endpoint in document.endpoints.items():
         if not FACTS[endpoint.dialect].served:
             yield f"endpoints.{name}"
-    if document.cors is not None and document.cors.origins:
-        yield "cors.origins"
     for name, limit in document.limits.items():
         yield from (f"limits.{name}.{key}" for key in _COUNTED if getattr(limit, key) is not None)

@@ -50,11 +50,6 @@ class CorsRule:
         }
         self._others = (_VARY,) if self._lines else ()
 
-    @property
-    def on(self) -> bool:
-        """Whether any page may read answers."""
-        return bool(self._lines)
-
     def lines(self, origin: bytes | None) -> tuple[bytes, ...]:
         """Give the lines of an answer to a request with this ``Origin``: whatever the answer is, a refusal too."""
         return self._lines.get(origin, self._others) if origin is not None else self._others

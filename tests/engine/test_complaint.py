@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.engine.complaint import CONTEXT_LENGTH, CORE_DIED, OUT_OF_MEMORY, QUEUE_FULL, SCALING, complaint
+from gateway.engine.complaint import CORE_DIED, OUT_OF_MEMORY, PROMPT_TOO_LONG, QUEUE_FULL, SCALING, complaint
 
 LONG = (
     "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (8990 in the messages, 10 "
@@ -15,9 +15,9 @@ LONG = (
 @pytest.mark.parametrize(
     "status, message, phrase",
     [
-        (400, LONG, CONTEXT_LENGTH),
-        (400, "The decoder prompt (length 40) is longer than the maximum model length of 32.", CONTEXT_LENGTH),
-        (400, "litellm.ContextWindowExceededError: the context window is too small", CONTEXT_LENGTH),
+        (400, LONG, PROMPT_TOO_LONG),
+        (400, "The decoder prompt (length 40) is longer than the maximum model length of 32.", PROMPT_TOO_LONG),
+        (400, "litellm.ContextWindowExceededError: the context window is too small", PROMPT_TOO_LONG),
         (500, "CUDA out of memory. Tried to allocate 50.00 MiB.", OUT_OF_MEMORY),
         (500, "torch.OutOfMemoryError: HIP", OUT_OF_MEMORY),
         (500, "EngineCore encountered an issue. See stack trace (above) for the root cause.", CORE_DIED),
