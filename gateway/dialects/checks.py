@@ -1,11 +1,12 @@
 """From the description of a value in a field table to a fast check of it.
 
 Enters: a description in the words of JSON Schema (``type``, ``enum``, ``minimum``, ``maximum``, ``items``,
-``properties``, ``required``, ``anyOf``) and some of our own: ``values`` (of an object with free names), ``select``
-and ``of`` (the closed list of an object's kinds), ``never`` (names that would make it another kind), ``treatment:
-drop``, ``prompt`` (the text reaches a template) and ``media``. Leaves: closures that raise ``Malformed`` with the
-place of the fault. Nothing is coerced; objects are closed unless they have neither ``properties`` nor ``of``; a
-``null`` member is as good as none.
+``properties``, ``required``, ``anyOf``, ``minLength: 1``, ``minItems: 1``, ``maxItems``) and some of our own:
+``values`` (of an object with free names), ``select`` and ``of`` (the closed list of an object's kinds), ``default``
+(the kind of one that does not say), ``never`` (names of other kinds, never merely dropped), ``treatment: drop``,
+``prompt`` (the text reaches a template), ``schema`` (the engine makes a grammar of it) and ``media``. Leaves: closures
+that raise ``Malformed`` with the place of the fault. Nothing is coerced; objects are closed unless they have neither
+``properties`` nor ``of``; a ``null`` member is as good as none.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
-from gateway.dialects import media, special_tokens
+from gateway.dialects import json_schema, media, special_tokens
 from gateway.reasons import Malformed, Reason
 
 
@@ -98,6 +99,27 @@ def check_for(description: Description, path: str) -> Check:
     return _free_object(description, path)
 
 
+def dropped(check: Check, dotted: str) -> Check:
+    """Make the check of a member that is looked at and then never sent."""
+
+    def drop(value: Any, inspection: Inspection) -> None:  # noqa: ANN401
+        check(value, inspection)
+        inspection.dropped[dotted] = None
+
+    return drop
+
+
+def refused(why: str, dotted: str) -> Check:
+    """Make the check of a field that is refused even where unlisted ones are dropped; ``false`` asks for nothing."""
+
+    def refuse(value: Any, inspection: Inspection) -> None:  # noqa: ANN401
+        if value is not False:
+            raise Malformed(Reason.PARAMETER_NOT_ACCEPTED, f"is not accepted here. {why.removesuffix('.')}")
+        inspection.dropped[dotted] = None
+
+    return refuse
+
+
 def closed_object(members: Mapping[str, Check], path: str, required: Iterable[str] = ()) -> Check:
     """Make the check of an object that may hold the given members and no other."""
     needed = tuple(required)
@@ -125,15 +147,8 @@ def _members(description: Description, path: str) -> dict[str, Check]:
     members: dict[str, Check] = {}
     for name, member in description["properties"].items():
         dotted = f"{path}.{name}"
-        members[name] = _dropped(dotted) if member.get("treatment") == "drop" else check_for(member, dotted)
+        members[name] = dropped(_pass, dotted) if member.get("treatment") == "drop" else check_for(member, dotted)
     return members
-
-
-def _dropped(dotted: str) -> Check:
-    def check(_value: Any, inspection: Inspection) -> None:  # noqa: ANN401
-        inspection.dropped[dotted] = None
-
-    return check
 
 
 def _selected(description: Description, path: str) -> Check:
@@ -147,11 +162,12 @@ def _selected(description: Description, path: str) -> Check:
         for kind, of in kinds.items()
     }
     known = ", ".join(sorted(kinds))
+    default = description.get("default")
 
     def check(value: Any, inspection: Inspection) -> None:  # noqa: ANN401
         if type(value) is not dict:
             raise _invalid("must be an object")
-        kind = value.get(select)
+        kind = value.get(select, default)
         chosen = checks.get(kind) if type(kind) is str else None
         if chosen is None:
             raise Malformed(Reason.PARAMETER_INVALID, f"must be one of {known}", param=select)
@@ -171,16 +187,19 @@ def _foreign(_value: Any, _inspection: Inspection) -> None:  # noqa: ANN401
 def _free_object(description: Description, path: str) -> Check:
     values = check_for(description["values"], path) if "values" in description else None
     prompt = "prompt" in description
+    schema = "schema" in description
 
     def check(value: Any, inspection: Inspection) -> None:  # noqa: ANN401
         if type(value) is not dict:
             raise _invalid("must be an object")
+        if schema and (fault := json_schema.fault(value)):
+            raise _invalid(fault)
         if values is not None:
             for name, item in value.items():
                 try:
                     values(item, inspection)
-                except Malformed as fault:
-                    raise inside(shown(name), fault) from None
+                except Malformed as found:
+                    raise inside(shown(name), found) from None
         if prompt and inspection.special_tokens and special_tokens.in_value(value):
             raise _special_token()
 
@@ -191,10 +210,14 @@ def _list(description: Description, path: str) -> Check:
     described = description.get("items")
     item_check = _pass if described is None else check_for(described, path)
     tokens = description.get("prompt") == "tokens"
+    least = description.get("minItems", 0)
+    most = description.get("maxItems", float("inf"))
 
     def check(value: Any, inspection: Inspection) -> None:  # noqa: ANN401
         if type(value) is not list:
             raise _invalid("must be a list")
+        if not least <= len(value) <= most:
+            raise _invalid(f"has more than {most} items" if value else "must not be empty")
         if tokens and inspection.special_tokens:
             raise _invalid("must be text: token ids can spell special tokens")
         for index, item in enumerate(value):
@@ -239,10 +262,16 @@ def _text(description: Description) -> Check:
     if kind in {"image", "audio"}:
         return _media_url(kind)
     holds = {True: special_tokens.in_text, "json": special_tokens.in_json_text}.get(description.get("prompt", False))
+    filled = "minLength" in description
+    schema = "schema" in description
 
     def check(value: Any, inspection: Inspection) -> None:  # noqa: ANN401
         if type(value) is not str:
             raise _invalid("must be text")
+        if filled and not value:
+            raise _invalid("must not be empty")
+        if schema and (fault := json_schema.text_fault(value)):
+            raise _invalid(fault)
         if holds is not None and inspection.special_tokens and holds(value):
             raise _special_token()
 

@@ -26,7 +26,8 @@ class Treatment(StrEnum):
 
     ``pass``: may be accepted. ``cap``: may be accepted, and costs so much that a cap is advisable. ``drop``: may be
     accepted, and is never sent. ``force``: only the policy sets it. ``refuse``: never accepted. ``thinking``: judged
-    by the ``thinking`` rule alone. ``members``: a closed list, accepted member by member.
+    by the ``thinking`` rule alone. ``members``: a closed list, accepted member by member. ``fixed``: any caller may
+    send it, and one value is sent whatever anybody says.
     """
 
     PASS = "pass"  # noqa: S105  (a treatment, not a secret)
@@ -36,6 +37,7 @@ class Treatment(StrEnum):
     REFUSE = "refuse"
     THINKING = "thinking"
     MEMBERS = "members"
+    FIXED = "fixed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,8 @@ class Field:
 
     ``kinds``: the JSON types of its value. ``words``: the closed list of texts, empty for free text. ``why``: the
     reason of its treatment, a sentence. ``versions``: the vLLM versions that know it, none for a field of OpenAI's
-    alone.
+    alone. ``essential``: to leave it out would change what the answer means, so it is refused even where unlisted
+    fields are dropped. ``value``: of a fixed field, what is sent.
     """
 
     name: str
@@ -55,6 +58,8 @@ class Field:
     words: frozenset[str] = frozenset()
     minimum: int | None = None
     maximum: int | None = None
+    essential: bool = False
+    value: Any = None
     check: Check = field(repr=False, compare=False, kw_only=True)
 
 
@@ -63,13 +68,15 @@ class Table:
     """The fields of one dialect, parents before members.
 
     ``standard``: what ``standard`` stands for. ``required``: fields without which there is no request.
-    ``answer_tokens``: the synonyms for the longest answer, the newest first.
+    ``answer_tokens``: the synonyms for the longest answer, the newest first. ``answer_default``: how long it is where
+    the API says so for a caller who says nothing; ``None`` for as long as the model can.
     """
 
     fields: Mapping[str, Field]
     standard: frozenset[str]
     required: tuple[str, ...]
     answer_tokens: tuple[str, ...]
+    answer_default: int | None = None
 
 
 def load(name: str) -> Table:
@@ -81,6 +88,7 @@ def load(name: str) -> Table:
         standard=frozenset(data["standard"]),
         required=tuple(data["required"]),
         answer_tokens=tuple(data["answer_tokens"]),
+        answer_default=data.get("answer_default"),
     )
 
 
@@ -97,6 +105,8 @@ def _fields(described: Mapping[str, Any], parent: str, versions: frozenset[str])
             words=frozenset(description.get("enum", ())),
             minimum=description.get("minimum"),
             maximum=description.get("maximum"),
+            essential="essential" in description,
+            value=description.get("value"),
             check=check_for(description, name),
         )
         if description["treatment"] == Treatment.MEMBERS:

@@ -7,7 +7,7 @@ engine's own message. Answers are searched, not parsed: a piece without a count 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.dialects.call import Usage
 from gateway.reasons import PUBLIC
@@ -15,6 +15,18 @@ from gateway.wire import strict_json
 
 if TYPE_CHECKING:
     from gateway.reasons import Reason
+
+
+class Counts(NamedTuple):
+    """The names under which an API counts tokens; reasoning tokens stand in the object ``details``."""
+
+    prompt: str
+    completion: str
+    details: str
+
+
+COMPLETION_COUNTS = Counts("prompt_tokens", "completion_tokens", "completion_tokens_details")
+RESPONSE_COUNTS = Counts("input_tokens", "output_tokens", "output_tokens_details")
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 _FIRST_SERVER_ERROR = 500
@@ -34,6 +46,16 @@ def error(reason: Reason, message: str, param: str | None, status: int) -> bytes
 def error_event(reason: Reason, message: str) -> bytes:
     """Give the event with an error object that OpenAI's SDKs raise from within a stream."""
     return b"data: " + strict_json.dumps({"error": _error(reason, message, None, _FIRST_SERVER_ERROR)}) + b"\n\n"
+
+
+def response_error_event(reason: Reason, message: str) -> bytes:
+    """Give the event of type ``error`` of the Responses API, with the error object that OpenAI's SDKs raise beside it.
+
+    The API's own event is flat; the SDKs (3.57) raise none without the member ``error``.
+    """
+    fault = _error(reason, message, None, _FIRST_SERVER_ERROR)
+    event = {"type": "error", **{name: fault[name] for name in ("code", "message", "param")}, "sequence_number": 0}
+    return b"event: error\ndata: " + strict_json.dumps({**event, "error": fault}) + b"\n\n"
 
 
 def engine_message(body: bytes) -> str | None:
@@ -56,31 +78,36 @@ def engine_message(body: bytes) -> str | None:
     return found.encode("utf-8", "replace")[:_LONGEST_MESSAGE].decode("utf-8", "ignore")
 
 
-def usage(data: bytes) -> Usage | None:
+def usage(data: bytes, names: Counts = COMPLETION_COUNTS) -> Usage | None:
     """Find the last count of tokens in a body or in some whole events; ``None`` without one."""
     end = data.rfind(_USAGE)
     while end != -1:
         if end == 0 or data[end - 1] in _BEFORE_NAME:
-            found = _usage(data[end + len(_USAGE) : end + len(_USAGE) + _LONGEST_USAGE])
+            found = _usage(data[end + len(_USAGE) : end + len(_USAGE) + _LONGEST_USAGE], names)
             if found is not None:
                 return found
         end = data.rfind(_USAGE, 0, end)
     return None
 
 
-def _usage(text: bytes) -> Usage | None:
+def counted(value: Any, names: Counts) -> Usage | None:  # noqa: ANN401  (any JSON value)
+    """Read a count of tokens under the names that its API has; ``None`` from what is no object."""
+    if not isinstance(value, dict):
+        return None
+    details = value.get(names.details)
+    return Usage(
+        prompt=_count(value.get(names.prompt)),
+        completion=_count(value.get(names.completion)),
+        reasoning=_count(details.get("reasoning_tokens")) if isinstance(details, dict) else None,
+    )
+
+
+def _usage(text: bytes, names: Counts) -> Usage | None:
     try:
         value, _ = _decoder.raw_decode(text.decode("utf-8", "replace").lstrip())
     except (ValueError, RecursionError):
         return None
-    if not isinstance(value, dict):
-        return None
-    details = value.get("completion_tokens_details")
-    return Usage(
-        prompt=_count(value.get("prompt_tokens")),
-        completion=_count(value.get("completion_tokens")),
-        reasoning=_count(details.get("reasoning_tokens")) if isinstance(details, dict) else None,
-    )
+    return counted(value, names)
 
 
 def _count(value: Any) -> int | None:  # noqa: ANN401  (any JSON value)

@@ -9,19 +9,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gateway.dialects import unmet
 from gateway.dialects.checks import Inspection, inside
 from gateway.dialects.fields import Treatment
-from gateway.dialects.openai_chat import CHAT, CHAT_CONTROLS, OpenAIChat, unmet
+from gateway.dialects.openai_chat import CHAT, CHAT_CONTROLS, OpenAIChat
+from gateway.dialects.openai_completions import COMPLETIONS, COMPLETIONS_CONTROLS, OpenAICompletions
 from gateway.dialects.openai_embeddings import EMBEDDINGS, OpenAIEmbeddings
 from gateway.dialects.openai_models import OpenAIModels
+from gateway.dialects.openai_responses import RESPONSES, RESPONSES_CONTROLS, OpenAIResponses
 from gateway.dialects.thinking_controls import NO_CONTROLS, ThinkingControls
 from gateway.reasons import Malformed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from gateway.dialects.call import Dialect
     from gateway.dialects.fields import Field, Table
+    from gateway.dialects.unmet import Unmet
 
 
 def _met(_body: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -32,7 +36,10 @@ _CLOSED: Mapping[Treatment, str] = {
     Treatment.FORCE: "only the policy sets it, under 'defaults' or 'force'",
     Treatment.THINKING: "it belongs to 'thinking' and is never listed",
     Treatment.DROP: "it is never sent to the engine",
+    Treatment.FIXED: "any caller may send it, and one value is sent whatever anybody says",
 }
+_NOT_ACCEPTED = frozenset({Treatment.FORCE, Treatment.THINKING, Treatment.FIXED})
+_NOT_SET = frozenset({Treatment.DROP, Treatment.THINKING, Treatment.FIXED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +48,10 @@ class Facts:
 
     ``uses_model``: the body names a model; with ``generates`` it must be one with ``most_tokens``, without one
     without. ``counts_tokens``: answers carry a count, so tokens can be limited. ``served``: this version has it.
-    ``unmet``: names the fields of a body that mean nothing without others, see ``openai_chat.unmet``. ``controls``: the
-    names of what says whether the model thinks.
+    ``answer_default``: the longest answer where the API itself bounds one that nobody bounded. ``unmet``: names the
+    fields of a body that mean nothing without others, each with the caller's fault in it, if any. ``controls``: the
+    names of what says whether the model thinks. ``raw``: the prompt is all the caller's, so that he could begin a
+    thought for the model.
     """
 
     name: str
@@ -55,34 +64,18 @@ class Facts:
     fields: Mapping[str, Field] = field(default_factory=dict, repr=False)
     required: tuple[str, ...] = ()
     answer_tokens: tuple[str, ...] = ()
-    unmet: Callable[[Mapping[str, Any]], list[tuple[str, str]]] = field(default=_met, repr=False, compare=False)
+    answer_default: int | None = None
+    unmet: Unmet = field(default=_met, repr=False, compare=False)
     controls: ThinkingControls = NO_CONTROLS
+    raw: bool = False
 
     def why_not_accepted(self, name: str) -> str | None:
         """Say why ``accept`` cannot list a dotted name; ``None`` if it can."""
-        known = self.fields.get(name)
-        if known is None:
-            return f"{self.name} knows no field {name!r}"
-        if known.treatment is Treatment.MEMBERS:
-            return self._members(name)
-        if known.treatment is Treatment.REFUSE:
-            return f"{name!r} is never accepted: {known.why}"
-        if known.treatment in {Treatment.FORCE, Treatment.THINKING}:
-            return f"{name!r} cannot be accepted: {_CLOSED[known.treatment]}"
-        return None
+        return self._why_not(name, _NOT_ACCEPTED, "accepted", "accepted")
 
     def why_not_set(self, name: str) -> str | None:
         """Say why ``defaults`` and ``force`` cannot set a dotted name; ``None`` if they can."""
-        known = self.fields.get(name)
-        if known is None:
-            return f"{self.name} knows no field {name!r}"
-        if known.treatment is Treatment.MEMBERS:
-            return self._members(name)
-        if known.treatment is Treatment.REFUSE:
-            return f"{name!r} is never sent: {known.why}"
-        if known.treatment in {Treatment.DROP, Treatment.THINKING}:
-            return f"{name!r} cannot be set: {_CLOSED[known.treatment]}"
-        return None
+        return self._why_not(name, _NOT_SET, "sent", "set")
 
     def value_fault(self, name: str, value: Any) -> str | None:  # noqa: ANN401  (a value of the policy file)
         """Say why a value cannot be set for a dotted name that may be set; ``None`` if it can."""
@@ -93,6 +86,16 @@ class Facts:
         except Malformed as fault:
             return f"{inside(name, fault).param} {fault.detail}"
         return None
+
+    def _why_not(self, name: str, closed: frozenset[Treatment], never: str, cannot: str) -> str | None:
+        known = self.fields.get(name)
+        if known is None:
+            return f"{self.name} knows no field {name!r}"
+        if known.treatment is Treatment.MEMBERS:
+            return self._members(name)
+        if known.treatment is Treatment.REFUSE:
+            return f"{name!r} is never {never}: {known.why}"
+        return f"{name!r} cannot be {cannot}: {_CLOSED[known.treatment]}" if known.treatment in closed else None
 
     def _members(self, name: str) -> str:
         members = sorted(
@@ -108,8 +111,9 @@ def _served(
     table: Table,
     *,
     generates: bool,
-    unmet: Callable[[Mapping[str, Any]], list[tuple[str, str]]] = _met,
+    unmet: Unmet = _met,
     controls: ThinkingControls = NO_CONTROLS,
+    raw: bool = False,
 ) -> Facts:
     return Facts(
         name,
@@ -122,8 +126,10 @@ def _served(
         fields=table.fields,
         required=table.required,
         answer_tokens=table.answer_tokens,
+        answer_default=table.answer_default,
         unmet=unmet,
         controls=controls,
+        raw=raw,
     )
 
 
@@ -138,9 +144,16 @@ def _unserved(name: str, *, generates: bool, counts_tokens: bool) -> Facts:
 FACTS: Mapping[str, Facts] = {
     facts.name: facts
     for facts in (
-        _served("openai-chat", CHAT, generates=True, unmet=unmet, controls=CHAT_CONTROLS),
-        _unserved("openai-completions", generates=True, counts_tokens=True),
-        _unserved("openai-responses", generates=True, counts_tokens=True),
+        _served("openai-chat", CHAT, generates=True, unmet=unmet.of_chat, controls=CHAT_CONTROLS),
+        _served(
+            "openai-completions",
+            COMPLETIONS,
+            generates=True,
+            unmet=unmet.stream_options,
+            controls=COMPLETIONS_CONTROLS,
+            raw=True,
+        ),
+        _served("openai-responses", RESPONSES, generates=True, unmet=unmet.tool_choice, controls=RESPONSES_CONTROLS),
         _unserved("anthropic-messages", generates=True, counts_tokens=True),
         _unserved("anthropic-count-tokens", generates=True, counts_tokens=False),
         _served("openai-embeddings", EMBEDDINGS, generates=False),
@@ -161,5 +174,12 @@ FACTS: Mapping[str, Facts] = {
 
 DIALECTS: Mapping[str, Dialect] = {
     dialect.name: dialect
-    for dialect in (OpenAIChat(), OpenAIEmbeddings(), OpenAIModels("openai-models"), OpenAIModels("openai-model"))
+    for dialect in (
+        OpenAIChat(),
+        OpenAICompletions(),
+        OpenAIResponses(),
+        OpenAIEmbeddings(),
+        OpenAIModels("openai-models"),
+        OpenAIModels("openai-model"),
+    )
 }

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from gateway.policy.draft import Draft
     from gateway.policy.model import Cap
 
-# Members of messages that are closed words or media, not text.
+# Members of messages and input items that are closed words or media, not text.
 _NOT_TEXT = frozenset({"role", "type", "image_url", "audio_url", "input_audio"})
+_CONVERSATIONS = frozenset({"messages", "input"})
 
 
 def apply_caps(draft: Draft, caps: Iterable[tuple[str, Cap]]) -> None:
@@ -36,8 +37,13 @@ def apply_caps(draft: Draft, caps: Iterable[tuple[str, Cap]]) -> None:
             raise _over(name, f"has more than {cap.at_most_characters} characters")
 
 
-def bound_answer(draft: Draft, names: tuple[str, ...], caps: Iterable[Cap], most_tokens: int | None) -> None:
-    """Hold the longest answer to its caps and the model's own; without one, ask for as much as they allow."""
+def bound_answer(
+    draft: Draft, names: tuple[str, ...], caps: Iterable[Cap], most_tokens: int | None, default: int | None = None
+) -> None:
+    """Hold the longest answer to its caps and the model's own; without one, ask for as much as they allow.
+
+    ``default`` is how much an API answers to a caller who says nothing, where it is less.
+    """
     sent = [name for name in names if draft.body.get(name) is not None]
     for name in sent:
         for cap in caps:
@@ -45,7 +51,7 @@ def bound_answer(draft: Draft, names: tuple[str, ...], caps: Iterable[Cap], most
         if most_tokens is not None and draft.body[name] > most_tokens:
             draft.lower(name, most_tokens)
     if names and not sent:
-        bounds = [bound for bound in (most_tokens, *(cap.at_most for cap in caps)) if bound is not None]
+        bounds = [bound for bound in (most_tokens, default, *(cap.at_most for cap in caps)) if bound is not None]
         draft.put(names[0], min(bounds))
 
 
@@ -57,8 +63,8 @@ def differing(draft: Draft, names: tuple[str, ...]) -> None:
 
 
 def characters(name: str, value: Any) -> int:  # noqa: ANN401  (any JSON value)
-    """Count the characters in all text within a value: in messages, without roles, kinds of parts and media."""
-    if name != "messages":
+    """Count the characters in all text within a value: in a conversation, without roles, kinds of parts and media."""
+    if name not in _CONVERSATIONS:
         return sum(map(len, texts(value)))
     count = 0
     waiting = [value]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from gateway.policy.document import Document
+    from gateway.policy.model import Model, ParameterRules
     from gateway.policy.source import Path, Problem, Tree
 
 _COUNTED: Final = ("requests_per_minute", "concurrent_requests", "tokens_per_minute", "tokens_per_day")
@@ -82,6 +83,7 @@ def resolve(tree: Tree, digest: str) -> Policy:
     rules = compile_parameters.parameters(document, complaints)
     endpoints = compile_endpoints.endpoints(document, rules, complaints)
     _not_hidden(document, endpoints, complaints)
+    _no_raw_prompts(document, rules, models, complaints)
     limits = compile_clients.limits(document, complaints)
     clients = compile_clients.clients(document, callers, models, limits, complaints)
     compile_clients.thinkers(document, clients, callers, complaints)
@@ -182,6 +184,21 @@ def _not_hidden(document: Document, endpoints: Mapping[bytes, object], complaint
         place = ResourceMetadata.of(document.metadata.resource, (), (), document.plane).path
         if place in endpoints:
             complaints.add(("metadata", "resource"), f"an endpoint has the path of this document: {place.decode()}")
+
+
+def _no_raw_prompts(
+    document: Document, rules: Mapping[str, ParameterRules], models: Mapping[str, Model], complaints: Complaints
+) -> None:
+    """Complain about raw prompts where nobody may think: whoever writes all of a prompt can begin the thought in it."""
+    forbidding = next((name for name, rule in rules.items() if rule.thinking.forbidden), None)
+    thinks = next((one.alias for one in models.values() if one.most_tokens and one.thinking_switch != "none"), None)
+    for name, keys in document.endpoints.items():
+        if FACTS[keys.dialect].raw and forbidding is not None and thinks is not None:
+            complaints.add(
+                ("endpoints", name, "dialect"),
+                f"`parameters.{forbidding}.thinking` lets nobody think, and a raw prompt can begin the thought of "
+                f"`{thinks}`: close this endpoint, or write `thinking_switch: none` for a model that cannot think",
+            )
 
 
 def _not_enforced(document: Document) -> Iterator[str]:

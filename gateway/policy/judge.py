@@ -60,7 +60,7 @@ def _judge_body(plane: Plane, rules: Rules, grant: Grant, fields: dict[str, Any]
     model = _model(plane, grant, draft.body.get("model"))
     draft.put("model", model.served_as)
     apply_caps(draft, rules.caps)
-    bound_answer(draft, rules.tokens, rules.token_caps, model.most_tokens)
+    bound_answer(draft, rules.tokens, rules.token_caps, model.most_tokens, rules.answer_default)
     if rules.thinking is not None:
         thinking.settle(draft, model, rules.thinking, grant, rules.controls)
     for name, _ in rules.unmet(draft.body):
@@ -91,7 +91,7 @@ def _look(draft: Draft, rules: Rules) -> None:
         if fields.get(name) is None:
             raise Malformed(Reason.PARAMETER_INVALID, "is missing", param=name)
     differing(draft, rules.tokens)
-    for name in [*inspection.dropped, *(name for name in fields if name in rules.never_sent)]:
+    for name in inspection.dropped:
         draft.drop(name)
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gateway.dialects.checks import closed_object
+from gateway.dialects.checks import closed_object, dropped, refused
 from gateway.dialects.fields import Treatment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from gateway.dialects.checks import Check
+    from gateway.dialects.fields import Field
     from gateway.dialects.registry import Facts
     from gateway.dialects.thinking_controls import ThinkingControls
     from gateway.policy.model import Cap, ParameterRules, ThinkingRule
@@ -25,15 +26,17 @@ class Rules:
     """One endpoint's rules by field.
 
     ``checks``: the accepted names and what their values must be. ``closed``: the members of accepted closed lists.
-    ``never_sent``: accepted, and dropped. ``caps`` and ``token_caps``: those of ordinary fields and of the longest
-    answer. ``thinking``: ``None`` where the dialect has no control of it; ``controls``: the names it has for them.
+    ``force``: what is sent whatever the caller says. ``caps`` and ``token_caps``:
+    those of ordinary fields and of the longest answer; ``tokens`` are its names, ``answer_default`` its length where
+    the API has one of its own. ``thinking``: ``None`` where the dialect has no control of it; ``controls``: the names
+    that it has for them.
     """
 
     checks: Mapping[str, Check]
     closed: Mapping[str, frozenset[str]]
     required: tuple[str, ...]
-    never_sent: frozenset[str]
     tokens: tuple[str, ...]
+    answer_default: int | None
     unmet: Callable[[Mapping[str, Any]], list[tuple[str, str]]]
     defaults: tuple[tuple[str, Any], ...]
     force: tuple[tuple[str, Any], ...]
@@ -48,19 +51,22 @@ class Rules:
 
 def rules_for(parameters: ParameterRules, facts: Facts, media_hosts: frozenset[str]) -> Rules:
     """Join the rules of an endpoint with what its dialect knows."""
-    controls = [field.name for field in facts.fields.values() if field.treatment is Treatment.THINKING]
+    fields = facts.fields.values()
+    controls = [field.name for field in fields if field.treatment is Treatment.THINKING]
+    fixed = {field.name: field.value for field in fields if field.treatment is Treatment.FIXED}
+    essential = [field.name for field in fields if field.essential]
     tokens = frozenset(facts.answer_tokens)
-    checks, closed = _checks((*parameters.accept, *controls), facts)
+    checks, closed = _checks((*parameters.accept, *controls, *fixed, *essential), facts)
     thinking = parameters.thinking if controls else None
     return Rules(
         checks=checks,
         closed=closed,
         required=facts.required,
-        never_sent=frozenset(name for name in checks if facts.fields[name].treatment is Treatment.DROP),
         tokens=facts.answer_tokens,
+        answer_default=facts.answer_default,
         unmet=facts.unmet,
         defaults=tuple(parameters.defaults.items()),
-        force=tuple(parameters.force.items()),
+        force=(*parameters.force.items(), *fixed.items()),
         caps=tuple((name, cap) for name, cap in parameters.caps.items() if name not in tokens),
         token_caps=tuple(cap for name, cap in parameters.caps.items() if name in tokens),
         thinking=thinking,
@@ -77,8 +83,14 @@ def _checks(names: Iterable[str], facts: Facts) -> tuple[dict[str, Check], dict[
     for name in names:
         parent, dot, member = name.partition(".")
         if dot:
-            closed.setdefault(parent, {})[member] = facts.fields[name].check
+            closed.setdefault(parent, {})[member] = _check(facts.fields[name])
         else:
-            checks[name] = facts.fields[name].check
+            checks[name] = _check(facts.fields[name])
     checks.update((parent, closed_object(members, parent)) for parent, members in closed.items())
     return checks, {parent: frozenset(members) for parent, members in closed.items()}
+
+
+def _check(field: Field) -> Check:
+    if field.treatment is Treatment.REFUSE:
+        return refused(field.why, field.name)
+    return dropped(field.check, field.name) if field.treatment is Treatment.DROP else field.check

@@ -93,42 +93,6 @@ async def count_tokens(engine: EngineState, request: Request) -> Response:
     return JSONResponse({"input_tokens": _prompt(engine, value, effort=_anthropic_effort(value)).tokens})
 
 
-async def responses(engine: EngineState, request: Request) -> Response:
-    """``POST /v1/responses``: OpenAI's newer API; thinking is switched by ``reasoning.effort``."""
-    value = await _object(request)
-    reasoning = value.get("reasoning")
-    effort = reasoning.get("effort") if isinstance(reasoning, dict) else None
-    if isinstance(value.get("input"), str):
-        value = {**value, "messages": [{"role": "user", "content": value["input"]}]}
-    else:
-        value = {**value, "messages": value.get("input")}
-    answer = _answer(engine, {**value, "max_tokens": value.get("max_output_tokens")}, request, "resp", effort=effort)
-
-    def body(status: str, said: str = "") -> dict[str, Any]:
-        part = {"type": "output_text", "text": said, "annotations": []}
-        message = {"id": "msg_1", "type": "message", "role": "assistant", "status": status, "content": [part]}
-        count = {"input_tokens": answer.prompt.tokens, "output_tokens": answer.produced}
-        usage = {**count, "total_tokens": sum(count.values())} if status == "completed" else None
-        head = {"id": answer.id, "object": "response", "created_at": answer.created, "model": answer.prompt.model}
-        return {**head, "status": status, "output": [message] if said else [], "usage": usage}
-
-    async def events() -> AsyncIterator[bytes]:
-        yield _typed_event({"type": "response.created", "response": body("in_progress")})
-        said = ""
-        async for token in answer.tokens():
-            said += token
-            yield _typed_event({"type": "response.output_text.delta", "output_index": 0, "delta": token})
-        yield _typed_event({"type": "response.completed", "response": body("completed", said)})
-
-    async def whole() -> Response:
-        said = "".join([token async for token in answer.tokens()])
-        return JSONResponse(body("completed", said))
-
-    if answer.prompt.stream:
-        return StreamingResponse(events(), media_type=text.EVENT_STREAM)
-    return await text.until_left(request, whole)
-
-
 async def tokenize(engine: EngineState, request: Request) -> Response:
     """``POST /tokenize``: the prompt as the engine would see it, no key asked."""
     value = await _object(request)

@@ -7,11 +7,12 @@ prompt's length shows the thinking switch: for the single message "hi" it is 14 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from gateway.simulator import structured
 from gateway.simulator.errors import Refused, invalid, unknown_model
 
 if TYPE_CHECKING:
@@ -72,12 +73,12 @@ class ChatRequest(TextRequest):
 class CompletionRequest(TextRequest):
     """``POST /v1/completions``: no template, so no thinking switch."""
 
-    prompt: str | list[Any]
+    prompt: str | list[Any] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A request that will be answered with text."""
+    """A request that will be answered with text; ``says`` is what a schema makes the model say."""
 
     model: str
     tokens: int
@@ -86,6 +87,7 @@ class Prompt:
     stream: bool = False
     usage_event: bool = False
     choices: int = 1
+    says: tuple[str, ...] = ()
 
 
 async def body(request: Request) -> Any:  # noqa: ANN401  (a JSON value)
@@ -101,7 +103,7 @@ async def body(request: Request) -> Any:  # noqa: ANN401  (a JSON value)
 
 def chat(engine: EngineState, value: object, *, any_model: bool = False) -> Prompt:
     """Read a chat request. ``any_model`` is how ``/invocations`` takes it. Raises ``Refused``."""
-    request = _validated(ChatRequest, value)
+    request = validated(ChatRequest, value)
     _check_text(engine, request)
     if request.chat_template is not None:
         raise Refused("Chat template is passed with request, but --trust-request-chat-template is not set.")
@@ -110,16 +112,30 @@ def chat(engine: EngineState, value: object, *, any_model: bool = False) -> Prom
     if request.continue_final_message:
         tokens = prompt_tokens(request.messages, off=False, generation_prompt=False) - 2
     most = request.max_completion_tokens if request.max_completion_tokens is not None else request.max_tokens
-    return _prompt(engine, request, tokens, most, thinks=not off, any_model=any_model)
+    read = _prompt(engine, request, tokens, most, thinks=not off, any_model=any_model)
+    return replace(read, says=_says(value))
 
 
 def completion(engine: EngineState, value: object, *, any_model: bool = False) -> Prompt:
     """Read a plain completion request. Raises ``Refused``."""
-    request = _validated(CompletionRequest, value)
+    request = validated(CompletionRequest, value)
     _check_text(engine, request)
-    tokens = len(request.prompt.split()) + 1 if isinstance(request.prompt, str) else len(request.prompt)
+    if not request.prompt:
+        raise Refused("Either prompt or prompt_embeds must be provided and non-empty.", param="prompt")
+    prompts = request.prompt if isinstance(request.prompt, list) and _texts(request.prompt) else [request.prompt]
+    tokens = sum(len(one.split()) + 1 if isinstance(one, str) else len(one) for one in prompts)
     most = 16 if request.max_tokens is None else request.max_tokens
-    return _prompt(engine, request, tokens, most, any_model=any_model)
+    read = _prompt(engine, request, tokens, most, any_model=any_model)
+    return replace(read, says=_says(value), choices=read.choices * len(prompts))
+
+
+def _texts(prompts: list[Any]) -> bool:
+    """Tell several prompts from the token ids of one."""
+    return not all(isinstance(one, int) for one in prompts)
+
+
+def _says(value: object) -> tuple[str, ...]:
+    return structured.tokens(structured.schema_of(value)) if isinstance(value, dict) else ()
 
 
 def thinking_off(engine: EngineState, value: object, *, effort: str | None) -> bool:
@@ -159,7 +175,8 @@ def served(engine: EngineState, name: str | None) -> str:
     return name
 
 
-def _validated(shape: type[_Shape], value: object) -> _Shape:
+def validated(shape: type[_Shape], value: object) -> _Shape:
+    """Read a body as pydantic does for vLLM. Raises ``Refused``."""
     try:
         return shape.model_validate(value)
     except ValidationError as error:

@@ -16,6 +16,7 @@ from starlette.routing import Mount, Route
 
 from gateway.simulator import control, inference
 from gateway.simulator.metrics import metrics
+from gateway.simulator.responses import responses
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -141,7 +142,7 @@ ALWAYS: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/messages/render", inference.tokenize),
     ("GET", "/v1/models", models),
     ("POST", "/v1/rerank", inference.rank),
-    ("POST", "/v1/responses", inference.responses),
+    ("POST", "/v1/responses", responses),
     ("POST", "/v1/responses/render", inference.tokenize),
     ("GET", "/v1/responses/{response_id}", fixed({"error": {"message": "Response not found", "code": 404}}, 404)),
     ("POST", "/v1/responses/{response_id}/cancel", fixed({"error": {"message": "not found", "code": 404}}, 404)),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
 _WORDS = ("The", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog", "and", "looks", "back.")
 _POLL_S = 0.01
@@ -66,12 +66,15 @@ class EngineState:
         """Wait until nothing runs."""
         await until(lambda: not self.running)
 
-    async def generate(self, most: int | None) -> AsyncIterator[str]:
-        """Emit the tokens of one request; ends early when it is aborted, and stands still while the engine does."""
+    async def generate(self, most: int | None, says: Sequence[str] = ()) -> AsyncIterator[str]:
+        """Emit the tokens of one request; ends early when it is aborted, and stands still while the engine does.
+
+        ``says`` are the tokens of an answer that a schema constrains.
+        """
         generation = Generation()
         self.running.add(generation)
         try:
-            for word in islice(cycle(_WORDS), self.answer_length(most)):
+            for word in islice(says or cycle(_WORDS), self.answer_length(most, says)):
                 with anyio.move_on_after(self.latency_s):
                     await generation.aborted.wait()
                 await until(lambda: self.scheduling or generation.aborted.is_set())
@@ -79,15 +82,16 @@ class EngineState:
                     self.finished["abort"] += 1
                     return
                 self.generation_tokens += 1
-                yield f" {word}"
-            self.finished[self.finish_reason(most)] += 1
+                yield word if says else f" {word}"
+            self.finished[self.finish_reason(most, says)] += 1
         finally:
             self.running.discard(generation)
 
-    def answer_length(self, most: int | None) -> int:
+    def answer_length(self, most: int | None, says: Sequence[str] = ()) -> int:
         """Give the number of tokens of an answer of at most ``most``."""
-        return self.tokens if most is None else min(most, self.tokens)
+        longest = len(says) or self.tokens
+        return longest if most is None else min(most, longest)
 
-    def finish_reason(self, most: int | None) -> str:
+    def finish_reason(self, most: int | None, says: Sequence[str] = ()) -> str:
         """Tell why an answer ends that was not aborted."""
-        return "stop" if most is None or most > self.tokens else "length"
+        return "stop" if most is None or most > (len(says) or self.tokens) else "length"

@@ -36,7 +36,7 @@ class Answer:
         self.created = int(time.time())
         self.produced = 0
         self.aborted = False
-        self.expected = engine.answer_length(prompt.most)
+        self.expected = engine.answer_length(prompt.most, prompt.says)
         engine.prompt_tokens += prompt.tokens
 
     @property
@@ -46,7 +46,7 @@ class Answer:
 
     async def tokens(self) -> AsyncIterator[str]:
         """Emit the tokens and count them."""
-        async for token in self.engine.generate(self.prompt.most):
+        async for token in self.engine.generate(self.prompt.most, self.prompt.says):
             self.produced += 1
             yield token
         self.aborted = self.produced < self.expected
@@ -54,12 +54,12 @@ class Answer:
     @property
     def last_reason(self) -> str | None:
         """The finish reason if the token just emitted is the last."""
-        return self.engine.finish_reason(self.prompt.most) if self.produced == self.expected else None
+        return self.engine.finish_reason(self.prompt.most, self.prompt.says) if self.produced == self.expected else None
 
     @property
     def finish_reason(self) -> str:
         """Why the answer ended."""
-        return "abort" if self.aborted else self.engine.finish_reason(self.prompt.most)
+        return "abort" if self.aborted else self.engine.finish_reason(self.prompt.most, self.prompt.says)
 
     def usage(self) -> dict[str, Any]:
         """Give the count as the engine reports it."""

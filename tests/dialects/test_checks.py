@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.checks import Inspection, check_for, closed_object, inside, shown
+from gateway.dialects.checks import Inspection, check_for, closed_object, dropped, inside, refused, shown
 from gateway.reasons import Malformed, Reason
 
 
@@ -43,6 +43,13 @@ def detail(description: dict[str, Any], value: Any) -> str | None:  # noqa: ANN4
         ({"anyOf": [{"type": "string"}, {"type": "array"}]}, 1, "x must be text or a list"),
         ({"anyOf": [{"type": "string"}, {"type": "array"}]}, "a", None),
         ({"type": "array"}, [1, None], None),
+        ({"type": "string", "minLength": 1}, "", "x must not be empty"),
+        ({"type": "array", "minItems": 1}, [], "x must not be empty"),
+        ({"type": "array", "maxItems": 1}, [1, 2], "x has more than 1 items"),
+        ({"type": "object", "schema": True}, {"a": "b" * 70_000}, "x is a schema of more than 65536 bytes"),
+        ({"type": "string", "schema": True}, "{", "x must be a JSON Schema"),
+        ({"type": "string", "schema": True}, "{}", None),
+        ({"type": "object", "select": "t", "default": "a", "of": {"a": {"properties": {}}}}, {}, None),
         ({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "number"}}]}, [1, 0.5], None),
         ({"type": "object", "properties": {"a": {"type": "string"}}}, {"a": None}, None),
     ],
@@ -166,3 +173,23 @@ def test_at_most_a_hundred_names_are_dropped() -> None:
     assert list(inspection.dropped)[:2] == ["n0", "n1"]
     with pytest.raises(Malformed):
         check({"n100": 0}, inspection)
+
+
+def test_a_member_that_is_never_sent_is_looked_at_all_the_same() -> None:
+    check = dropped(check_for({"type": "string"}, "a.b"), "a.b")
+    inspection = Inspection()
+    check("x", inspection)
+    assert list(inspection.dropped) == ["a.b"]
+    with pytest.raises(Malformed):
+        check(1, inspection)
+
+
+def test_what_would_change_the_meaning_of_an_answer_is_refused_with_its_reason_whatever_is_dropped_else() -> None:
+    check = refused("Nothing is kept here.", "background")
+    inspection = Inspection(drop_unlisted=True)
+    check(False, inspection)
+    assert list(inspection.dropped) == ["background"]
+    with pytest.raises(Malformed) as caught:
+        check(True, inspection)
+    assert caught.value.reason is Reason.PARAMETER_NOT_ACCEPTED
+    assert caught.value.detail == "is not accepted here. Nothing is kept here"

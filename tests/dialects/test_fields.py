@@ -9,7 +9,13 @@ from gateway.dialects.fields import Table, Treatment, load
 
 CHAT = load("openai_chat")
 EMBEDDINGS = load("openai_embeddings")
-ROUTES = {"/v1/chat/completions": CHAT, "/v1/embeddings": EMBEDDINGS}
+RESPONSES = load("openai_responses")
+ROUTES = {
+    "/v1/chat/completions": CHAT,
+    "/v1/completions": load("openai_completions"),
+    "/v1/responses": RESPONSES,
+    "/v1/embeddings": EMBEDDINGS,
+}
 CATALOGUES = sorted(Path(__file__).parent.glob("data/fields-*.json"))
 
 
@@ -87,7 +93,8 @@ def test_the_standard_of_chat_is_frozen() -> None:
         ("chat_template_kwargs.enable_thinking", "thinking"),
         ("chat_template_kwargs.chat_template", "refuse"),
         ("stream_options.continuous_usage_stats", "pass"),
-        ("structured_outputs.regex", "refuse"),
+        ("structured_outputs.regex", "cap"),
+        ("structured_outputs.structural_tag", "refuse"),
     ],
 )
 def test_a_field_is_known_by_its_dotted_name(name: str, treatment: str) -> None:
@@ -101,3 +108,20 @@ def test_a_field_tells_its_types_words_and_bounds() -> None:
     assert (CHAT.fields["top_logprobs"].minimum, CHAT.fields["top_logprobs"].maximum) == (0, 20)
     assert CHAT.fields["store"].versions == frozenset()
     assert CHAT.fields["return_weight_versions"].versions == {"0.33"}
+
+
+def test_a_field_tells_what_is_always_sent_for_it_and_whether_it_may_be_left_out() -> None:
+    assert (RESPONSES.fields["store"].treatment, RESPONSES.fields["store"].value) == (Treatment.FIXED, False)
+    assert [field.name for field in RESPONSES.fields.values() if field.essential] == [
+        "background",
+        "previous_response_id",
+        "conversation",
+        "prompt",
+        "previous_input_messages",
+        "moderation",
+    ]
+
+
+def test_an_api_may_bound_an_answer_that_nobody_bounded() -> None:
+    assert ROUTES["/v1/completions"].answer_default == 16
+    assert CHAT.answer_default is None

@@ -45,6 +45,23 @@ def test_an_error_event_is_one_whole_event() -> None:
     assert json.loads(event[6:])["error"]["code"] == "engine-timeout"
 
 
+def test_the_responses_api_has_an_event_for_errors_with_what_sdks_raise_beside_it() -> None:
+    event = openai_answers.response_error_event(Reason.ENGINE_TIMEOUT, "The engine\nfailed.")
+    assert event.startswith(b"event: error\ndata: {")
+    assert event.endswith(b"}\n\n")
+    value = json.loads(event.partition(b"data: ")[2])
+    assert (value["type"], value["code"], value["param"]) == ("error", "engine-timeout", None)
+    assert value["error"]["code"] == "engine-timeout"
+
+
+def test_a_count_has_the_names_of_its_api() -> None:
+    value = {"input_tokens": 1, "output_tokens": 2, "output_tokens_details": {"reasoning_tokens": 1}}
+    names = openai_answers.RESPONSE_COUNTS
+    assert openai_answers.counted(value, names) == Usage(prompt=1, completion=2, reasoning=1)
+    assert openai_answers.counted(None, names) is None
+    assert openai_answers.usage(json.dumps({"usage": value}).encode(), names) == Usage(1, 2, 1)
+
+
 @pytest.mark.parametrize(
     "body, message",
     [

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.dialects.checks import Inspection
-from gateway.dialects.openai_chat import CHAT, OpenAIChat, unmet
+from gateway.dialects.openai_chat import CHAT, OpenAIChat
 from gateway.reasons import Malformed, Reason
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -216,22 +216,3 @@ def test_a_special_token_may_stop_an_answer() -> None:
 def test_values_have_the_type_of_their_field_and_nothing_is_coerced(name: str, good: list[Any], bad: list[Any]) -> None:
     assert [fault(name, value) for value in good] == [None] * len(good)
     assert None not in [fault(name, value) for value in bad]
-
-
-@pytest.mark.parametrize(
-    "body, found",
-    [
-        ({}, []),
-        ({"tools": [TOOL], "tool_choice": "required"}, []),
-        ({"stream": True, "stream_options": {"include_usage": True}}, []),
-        ({"tools": []}, [("tools", "")]),
-        ({"tools": [], "tool_choice": "auto"}, [("tool_choice", ""), ("tools", "")]),
-        ({"tool_choice": "none", "tools": None}, [("tool_choice", "")]),
-        ({"tool_choice": "required"}, [("tool_choice", "needs tools")]),
-        ({"tool_choice": {"type": "function"}, "tools": []}, [("tool_choice", "needs tools"), ("tools", "")]),
-        ({"stream_options": {"include_usage": True}}, [("stream_options", "needs stream: true")]),
-        ({"stream": False, "stream_options": {}}, []),
-    ],
-)
-def test_fields_that_mean_nothing_alone_are_named(body: dict[str, Any], found: list[tuple[str, str]]) -> None:
-    assert unmet(body) == found

@@ -93,6 +93,17 @@ def test_what_a_policy_may_set_is_what_is_sent(name: str, words: str | None) -> 
     assert found is None if words is None else words in (found or "")
 
 
+def test_a_value_that_is_always_the_same_is_neither_accepted_nor_set() -> None:
+    responses = FACTS["openai-responses"]
+    words = "any caller may send it, and one value is sent whatever anybody says"
+    assert responses.why_not_accepted("store") == f"'store' cannot be accepted: {words}"
+    assert responses.why_not_set("store") == f"'store' cannot be set: {words}"
+
+
+def test_only_raw_completions_leave_all_of_the_prompt_to_the_caller() -> None:
+    assert [name for name, facts in FACTS.items() if facts.raw] == ["openai-completions"]
+
+
 @pytest.mark.parametrize(
     "name, value, fault",
     [

@@ -17,6 +17,7 @@ from tests.fuzz.connections import fuzz_differential, fuzz_edge
 from tests.fuzz.credentials import fuzz_compact_jws, fuzz_credential
 from tests.fuzz.readers import fuzz_event_stream, fuzz_headers, fuzz_response, fuzz_strict_json, fuzz_target
 from tests.fuzz.records import fuzz_audit, fuzz_log
+from tests.fuzz.responses import fuzz_response_events, fuzz_responses
 from tests.simulators.raw_engine import SCRIPTS
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "credential": fuzz_credential,
     "compact-jws": fuzz_compact_jws,
     "chat": fuzz_chat,
+    "responses": fuzz_responses,
+    "response-events": fuzz_response_events,
     "edge": fuzz_edge,
     "differential": fuzz_differential,
     "audit": fuzz_audit,
@@ -50,6 +53,8 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "credential": ("credential",),
     "compact-jws": ("json", "jose"),
     "chat": ("json", "calls"),
+    "responses": ("json", "responses"),
+    "response-events": ("events", "responses"),
     "edge": ("http",),
     "differential": ("http",),
     "audit": ("records",),

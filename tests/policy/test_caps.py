@@ -73,6 +73,8 @@ def test_a_value_over_its_cap_is_lowered_where_the_policy_says_so() -> None:
         ("tools", [{"function": {"name": "f"}}], 13),
         ("input", ["ab", "c"], 3),
         ("input", "ab", 2),
+        ("input", [{"type": "message", "content": [{"type": "input_text", "text": "abc"}]}], 3),
+        ("input", [{"content": [{"type": "input_image", "image_url": "data:"}]}], 0),
     ],
 )
 def test_characters_are_those_of_text_not_of_media_or_roles(name: str, value: object, count: int) -> None:
@@ -99,6 +101,15 @@ def test_the_longest_answer_is_always_bounded(body: dict[str, Any], caps: list[C
     draft = Draft(body)
     bound_answer(draft, TOKENS, caps, 100)
     assert draft.body == after
+
+
+@pytest.mark.parametrize("most, sent, after", [(100, {}, 16), (8, {}, 8), (100, {"max_tokens": 99}, 99)])
+def test_where_an_api_bounds_an_answer_that_nobody_bounded_so_does_the_gateway(
+    most: int, sent: dict[str, Any], after: int
+) -> None:
+    draft = Draft(sent)
+    bound_answer(draft, ("max_tokens",), [], most, 16)
+    assert draft.body == {"max_tokens": after}
 
 
 @pytest.mark.parametrize("name", TOKENS)

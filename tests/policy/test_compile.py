@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.policy.compile import compile_plane, compile_planes, compile_policy, resolve, together
 from gateway.policy.source import Mark, PolicyError, Tree, read
-from tests.policy.edits import CONTROL, INTERNAL, PARTNER, Broken, assert_refused, compiled, edited, example
+from tests.policy.edits import CONTROL, INTERNAL, PARTNER, Broken, assert_refused, compiled, edited, example, problems
 
 EDGE = "  edge: {cloudflare_access: {team: example, audience: " + "a" * 64 + "}}\n"
 # The examples are three planes of three owners: two of them call different issuers corp, so one must be renamed.
@@ -40,6 +40,33 @@ REFUSED = [
 @pytest.mark.parametrize("broken", REFUSED, ids=lambda broken: broken.words + broken.new)
 def test_what_stands_around_the_rules_is_judged_too(broken: Broken) -> None:
     assert_refused(broken)
+
+
+RAW = (
+    (
+        "  embeddings:\n    allow",
+        "  raw: {allow: POST /v1/completions, dialect: openai-completions, body_limit: 1MiB}\n  embeddings:\n    allow",
+    ),
+    ("parameters:\n", "parameters:\n  raw: {accept: [standard], unlisted: refuse}\n"),
+)
+NOBODY = ("may_enable: [client:batch, group:reasoning]", "may_enable: nobody")
+UNABLE = (
+    ("thinking_switch: enable_thinking", "thinking_switch: none"),
+    ("thinking_switch: thinking", "thinking_switch: none"),
+)
+
+
+@pytest.mark.parametrize("edits, closed", [((NOBODY,), True), ((), False), ((NOBODY, *UNABLE), False)])
+def test_raw_prompts_are_closed_where_nobody_may_think_and_a_model_could(
+    edits: tuple[tuple[str, str], ...], *, closed: bool
+) -> None:
+    """Whoever writes the whole prompt can begin the thought in it. The cases that this endpoint lacks are no matter."""
+    found = [one.sentence for one in problems(edited(PARTNER, *RAW, *edits)) if one.where == "endpoints.raw.dialect"]
+    sentence = (
+        "`parameters.chat.thinking` lets nobody think, and a raw prompt can begin the thought of `local`: close this "
+        "endpoint, or write `thinking_switch: none` for a model that cannot think"
+    )
+    assert found == [sentence] * closed
 
 
 @pytest.mark.parametrize(

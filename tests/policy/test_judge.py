@@ -483,3 +483,200 @@ def test_any_object_for_embeddings_is_refused_or_written_from_what_is_listed(bod
     if isinstance(verdict, Permit):
         assert written.keys() <= EMBEDDINGS.accept - {"user"}
         assert written["model"] == "bge-m3"
+
+
+# Completions and responses
+
+COMPLETIONS = ParameterRules(
+    accept=FACTS["openai-completions"].standard, caps={"prompt": Cap(at_most_items=2), "n": Cap(at_most=1)}
+)
+RESPONSES = ParameterRules(accept=FACTS["openai-responses"].standard, refuse_special_tokens=True)
+
+
+def everything(dialect: str) -> ParameterRules:
+    facts = FACTS[dialect]
+    return ParameterRules(
+        accept=frozenset(name for name in facts.fields if facts.why_not_accepted(name) is None), drop_unlisted=True
+    )
+
+
+def both(completions: ParameterRules = COMPLETIONS, responses: ParameterRules = RESPONSES) -> Plane:
+    return plane(
+        endpoints=[
+            Endpoint("completions", "POST", b"/v1/completions", "openai-completions", parameters=completions),
+            Endpoint("responses", "POST", b"/v1/responses", "openai-responses", parameters=responses),
+        ]
+    )
+
+
+BOTH = both()
+DROPPING = both(everything("openai-completions"), everything("openai-responses"))
+
+
+def response(body: dict[str, Any], rules: Plane = BOTH) -> dict[str, Any]:
+    return sent({"model": "local", "input": "hi", **body}, rules, endpoint="responses")
+
+
+def no_response(body: dict[str, Any], rules: Plane = BOTH) -> tuple[Reason, str | None] | None:
+    return refusal({"model": "local", "input": "hi", **body}, rules, endpoint="responses")
+
+
+def test_a_response_is_never_stored_whatever_the_caller_says() -> None:
+    ordinary = {
+        "model": "local",
+        "input": "hi",
+        "store": False,
+        "max_output_tokens": 4096,
+        "chat_template_kwargs": {"enable_thinking": False},
+    }
+    stores: list[dict[str, Any]] = [{}, {"store": True}, {"store": False}, {"store": None}]
+    for body in stores:
+        assert response(body) == ordinary
+    verdict, _ = ask({"model": "local", "input": "hi", "store": True}, BOTH, endpoint="responses")
+    assert isinstance(verdict, Permit)
+    assert "replace store" in [str(change) for change in verdict.changes]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"background": True},
+        {"previous_response_id": "resp_1"},
+        {"conversation": "conv_1"},
+        {"conversation": {"id": "conv_1"}},
+        {"prompt": {"id": "pmpt_1"}},
+        {"previous_input_messages": []},
+        {"moderation": {"model": "m"}},
+    ],
+)
+@pytest.mark.parametrize("rules", [BOTH, DROPPING], ids=["refusing", "dropping"])
+def test_what_would_need_a_kept_answer_is_refused_by_name_and_never_dropped(body: dict[str, Any], rules: Plane) -> None:
+    assert no_response(body, rules) == (Reason.PARAMETER_NOT_ACCEPTED, next(iter(body)))
+
+
+def test_the_refusal_says_what_to_do_instead() -> None:
+    verdict, _ = ask({"input": "hi", "previous_response_id": "r"}, BOTH, endpoint="responses")
+    assert isinstance(verdict, Deny)
+    assert verdict.detail == (
+        "previous_response_id is not accepted here. No answer is kept here: send the whole conversation as input"
+    )
+
+
+def test_what_asks_for_no_state_passes() -> None:
+    absent = {"background": False, "previous_response_id": None, "conversation": None, "prompt": None}
+    assert response(absent) == response({})
+
+
+def test_members_that_only_a_hosted_service_reads_are_dropped_and_their_empty_parents_too() -> None:
+    body = {"reasoning": {"summary": "auto"}, "text": {"verbosity": "low"}, "stream_options": {}, "user": "u"}
+    assert response(body) == response({})
+    kept = {"text": {"verbosity": "low", "format": {"type": "text"}}}
+    assert response(kept)["text"] == {"format": {"type": "text"}}
+
+
+def test_an_answer_that_is_sent_back_goes_out_without_its_state() -> None:
+    item = {"id": "m", "type": "message", "role": "assistant", "status": "in_progress", "content": "a"}
+    assert response({"input": [item]})["input"] == [{"type": "message", "role": "assistant", "content": "a"}]
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "f"}])
+def test_a_choice_among_no_tools_is_refused_or_dropped_in_a_response_too(choice: object) -> None:
+    assert no_response({"tool_choice": choice}) == (Reason.PARAMETER_INVALID, "tool_choice")
+    assert response({"tool_choice": "auto"}) == response({})
+
+
+def test_a_completion_has_as_many_tokens_as_at_openai_unless_it_asks_for_more() -> None:
+    ordinary = {"model": "local", "prompt": "hi"}
+    assert sent(ordinary, BOTH, endpoint="completions") == {**ordinary, "max_tokens": 16}
+    assert sent({**ordinary, "max_tokens": 500}, BOTH, endpoint="completions")["max_tokens"] == 500
+    assert sent({**ordinary, "max_tokens": 9999}, BOTH, endpoint="completions")["max_tokens"] == 4096
+
+
+@pytest.mark.parametrize(
+    "body, expected",
+    [
+        ({"prompt": ["a", "b"]}, None),
+        ({"prompt": ["a", "b", "c"]}, (Reason.PARAMETER_OVER_CAP, "prompt")),
+        ({"prompt": [1, 2]}, (Reason.PARAMETER_INVALID, "prompt[0]")),
+        ({"prompt": [[1]]}, (Reason.PARAMETER_INVALID, "prompt[0]")),
+        ({"prompt": ""}, (Reason.PARAMETER_INVALID, "prompt")),
+        ({"prompt": None}, (Reason.PARAMETER_INVALID, "prompt")),
+        ({"echo": True}, (Reason.PARAMETER_NOT_ACCEPTED, "echo")),
+        ({"best_of": 3}, (Reason.PARAMETER_NOT_ACCEPTED, "best_of")),
+        ({"n": 2}, (Reason.PARAMETER_OVER_CAP, "n")),
+        ({"logprobs": 6}, (Reason.PARAMETER_INVALID, "logprobs")),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, (Reason.PARAMETER_NOT_ACCEPTED, "chat_template_kwargs")),
+        ({"stream_options": {"include_usage": True}}, (Reason.PARAMETER_INVALID, "stream_options")),
+        ({"stream": True, "stream_options": {"include_usage": True, "include_obfuscation": False}}, None),
+    ],
+)
+def test_a_completion_is_judged_like_a_chat(body: dict[str, Any], expected: tuple[Reason, str] | None) -> None:
+    assert refusal({"model": "local", "prompt": "hi", **body}, BOTH, endpoint="completions") == expected
+
+
+ITEMS = st.sampled_from(
+    [
+        {"role": "user", "content": "hi"},
+        {"type": "message", "role": "assistant", "id": "m", "status": "incomplete", "content": "a"},
+        {"type": "reasoning", "id": "r", "summary": []},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "namespace": None},
+        {"type": "function_call_output", "call_id": "c", "output": "x", "x": 1},
+        {"type": "function_call_output", "call_id": "c", "output": "x", "name": "f", "id": None},
+        {"role": "user", "content": "hi", "name": "x"},
+        {"type": "reasoning", "summary": [], "arguments": "x"},
+        {"type": "item_reference", "id": "m"},
+    ]
+)
+RESPONSE_BODIES = st.fixed_dictionaries(
+    {"input": st.text() | st.lists(ITEMS, max_size=3), "model": st.just("local")},
+    optional={
+        "store": SWITCH,
+        "background": SWITCH,
+        "previous_response_id": st.none() | st.text(),
+        "reasoning": st.none()
+        | st.fixed_dictionaries(
+            {}, optional={"effort": st.sampled_from(["none", "high", None]), "summary": st.just("auto")}
+        ),
+        "text": st.none()
+        | st.fixed_dictionaries(
+            {}, optional={"verbosity": st.just("low"), "format": st.sampled_from([{"type": "text"}, None])}
+        ),
+        "tools": st.sampled_from([None, [], [{"type": "function", "name": "f", "async": False}]]),
+        "tool_choice": st.sampled_from(["auto", "required", None]),
+        "max_output_tokens": st.integers(1, 9999) | st.none(),
+        "stream_options": st.just({"include_obfuscation": True}),
+        "chat_template_kwargs": st.sampled_from([None, {}, {"thinking": True}, {"enable_thinking": None}]),
+        "priority": LEAVES,
+    },
+)
+COMPLETION_BODIES = st.fixed_dictionaries(
+    {"prompt": st.text() | st.lists(st.text(), max_size=3), "model": st.just("local")},
+    optional={
+        "max_tokens": st.integers(1, 9999) | st.none(),
+        "thinking_token_budget": st.integers(-1, 9) | st.none(),
+        "stream": SWITCH,
+        "stream_options": st.fixed_dictionaries({}, optional={"include_obfuscation": SWITCH, "include_usage": SWITCH}),
+        "echo": SWITCH,
+        "user": st.text(),
+    },
+)
+
+
+@given(
+    asked=st.tuples(st.just("responses"), RESPONSE_BODIES) | st.tuples(st.just("completions"), COMPLETION_BODIES),
+    odd=ODD,
+    rules=st.sampled_from([BOTH, DROPPING]),
+)
+def test_any_of_these_is_refused_or_once_written_needs_no_further_change_either(
+    asked: tuple[str, dict[str, Any]], odd: dict[str, Any], rules: Plane
+) -> None:
+    endpoint, body = asked
+    try:
+        verdict, written = ask({**odd, **body}, rules, endpoint=endpoint)
+    except Malformed:
+        return
+    if isinstance(verdict, Permit):
+        again, rewritten = ask(written, rules, endpoint=endpoint)
+        assert isinstance(again, Permit)
+        assert rewritten == written
+        assert written.get("store") is (False if endpoint == "responses" else None)

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import pytest
+
+from gateway.dialects.checks import Inspection
 from gateway.dialects.registry import FACTS
 from gateway.policy.model import Cap, ParameterRules, ThinkingRule
 from gateway.policy.rules import rules_for
+from gateway.reasons import Malformed
 
 CHAT = FACTS["openai-chat"]
 NOBODY = ThinkingRule(everyone=False)
@@ -35,9 +39,38 @@ def test_caps_on_the_longest_answer_are_one_kind_whatever_their_name() -> None:
     assert rules.token_caps == (Cap(at_most=2), Cap(at_most=3))
 
 
-def test_what_only_a_hosted_service_uses_is_never_sent() -> None:
-    rules = rules_for(ParameterRules(CHAT.standard), CHAT, frozenset())
-    assert rules.never_sent == {"user", "metadata", "store", "service_tier"}
+@pytest.mark.parametrize(
+    "dialect, field, name, value",
+    [
+        ("openai-chat", "user", "user", "u"),
+        ("openai-chat", "store", "store", True),
+        ("openai-responses", "text", "text.verbosity", {"verbosity": "low"}),
+        ("openai-responses", "reasoning", "reasoning.summary", {"summary": "auto"}),
+    ],
+)
+def test_what_only_a_hosted_service_uses_is_looked_at_and_never_sent(
+    dialect: str, field: str, name: str, value: object
+) -> None:
+    rules = rules_for(ParameterRules(FACTS[dialect].standard), FACTS[dialect], frozenset())
+    inspection = Inspection()
+    rules.checks[field](value, inspection)
+    assert list(inspection.dropped) == [name]
+
+
+def test_some_values_are_the_same_for_everybody_and_some_fields_are_refused_to_everybody() -> None:
+    rules = rules_for(ParameterRules(frozenset({"input"}), force={"seed": 1}), FACTS["openai-responses"], frozenset())
+    assert rules.force == (("seed", 1), ("store", False))
+    rules.checks["store"](True, Inspection())
+    with pytest.raises(Malformed):
+        rules.checks["previous_response_id"]("resp_1", Inspection(drop_unlisted=True))
+
+
+def test_an_api_may_have_a_length_of_its_own_for_an_answer() -> None:
+    lengths = {
+        name: rules_for(ParameterRules(frozenset()), FACTS[name], frozenset()).answer_default
+        for name in ("openai-completions", "openai-chat")
+    }
+    assert lengths == {"openai-completions": 16, "openai-chat": None}
 
 
 def test_a_plane_that_forbids_thinking_refuses_special_tokens() -> None:

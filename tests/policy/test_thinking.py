@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from gateway.dialects.registry import FACTS
 from gateway.policy.decision import Deny
-from gateway.policy.model import ThinkingRule
+from gateway.policy.model import Endpoint, ThinkingRule
 from gateway.reasons import Reason
 from tests.policy.planes import PARTNER, ask, plane
 
@@ -270,3 +271,79 @@ def test_one_models_switch_never_reaches_another() -> None:
     for _ in range(3):
         assert judged({}, rule(), "plain") == {}
         assert judged({}, rule(), "local") == OFF
+
+
+# Responses and completions
+
+
+def elsewhere(endpoint: str, body: dict[str, Any], thinking: ThinkingRule, model: str = "local") -> Any:  # noqa: ANN401
+    """Give the reason, or what of the controls is sent, on another API."""
+    dialect = f"openai-{endpoint}"
+    parameters = replace(PARTNER, accept=FACTS[dialect].standard, caps={}, thinking=thinking)
+    rules = plane(endpoints=[Endpoint(endpoint, "POST", b"/other", dialect, parameters=parameters)])
+    needed = {"model": model, "input" if endpoint == "responses" else "prompt": "hi"}
+    verdict, sent = ask({**needed, **body}, rules, endpoint=endpoint)
+    if isinstance(verdict, Deny):
+        return verdict.reason
+    return {name: sent[name] for name in (*CONTROLS, "reasoning") if name in sent}
+
+
+NO_EFFORT = {"reasoning": {"effort": "none"}}
+EFFORT = {"reasoning": {"effort": "high"}}
+
+
+@pytest.mark.parametrize(
+    "model, body, sent",
+    [
+        ("local", {}, OFF),
+        ("local", {"reasoning": None}, OFF),
+        ("local", {"reasoning": {}}, OFF),
+        ("local", {"reasoning": {"effort": None}}, OFF),
+        ("local", {"reasoning": {"summary": "auto"}}, OFF),
+        ("reasoner", {}, switches("thinking", on=False)),
+        ("effort", {}, NO_EFFORT),
+        ("plain", {}, {}),
+        ("local", NO_EFFORT, {**NO_EFFORT, **OFF}),
+        ("local", OFF, OFF),
+        ("local", EFFORT, Reason.THINKING_NOT_PERMITTED),
+        ("local", ON, Reason.THINKING_NOT_PERMITTED),
+    ],
+)
+def test_a_response_is_thought_about_only_by_leave(model: str, body: dict[str, Any], sent: object) -> None:
+    assert elsewhere("responses", body, rule(), model) == sent
+
+
+@pytest.mark.parametrize(
+    "model, body, sent",
+    [
+        ("local", EFFORT, EFFORT),
+        ("reasoner", EFFORT, {**EFFORT, **switches("thinking", on=True)}),
+        ("effort", ON, {**ON, **EFFORT}),
+        ("local", {**EFFORT, **OFF}, {**EFFORT, **OFF}),
+    ],
+)
+def test_with_leave_the_wish_is_sent_and_no_switch_contradicts_it(
+    model: str, body: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    assert elsewhere("responses", body, ThinkingRule(), model) == sent
+
+
+def test_an_effort_in_a_response_can_be_turned_off() -> None:
+    assert elsewhere("responses", EFFORT, rule(disable_otherwise=True)) == {**NO_EFFORT, **OFF}
+
+
+def test_the_effort_of_chat_is_no_control_of_a_response() -> None:
+    assert elsewhere("responses", {"reasoning_effort": "none"}, rule()) is Reason.PARAMETER_NOT_ACCEPTED
+
+
+@pytest.mark.parametrize(
+    "thinking, sent",
+    [
+        (ThinkingRule(), {"thinking_token_budget": 5}),
+        (rule(), Reason.THINKING_NOT_PERMITTED),
+        (rule(disable_otherwise=True), {}),
+    ],
+)
+def test_a_completion_has_a_budget_and_no_switch(thinking: ThinkingRule, sent: object) -> None:
+    assert elsewhere("completions", {"thinking_token_budget": 5}, thinking) == sent
+    assert elsewhere("completions", {}, thinking) == {}

@@ -58,13 +58,6 @@ async def test_messages_stream_with_named_events(asking: Asking) -> None:
     assert names[-3:] == ["content_block_stop", "message_delta", "message_stop"]
 
 
-async def test_responses_stream_ends_with_completed_and_no_done(asking: Asking) -> None:
-    events = await asking.events("/v1/responses", {**INPUT, "stream": True})
-    assert events[0].startswith("event: response.created\n")
-    assert events[-1].startswith("event: response.completed\n")
-    assert '"output_tokens":2' in events[-1]
-
-
 async def test_embeddings_count_their_input(asking: Asking) -> None:
     status, answer = await asking.post("/v1/embeddings", {"input": ["a b", "c"], "dimensions": 2})
     assert status == 200

@@ -110,3 +110,19 @@ async def test_the_callers_request_id_becomes_the_answers(asking: Asking) -> Non
     headers = {"authorization": "Bearer engine-key", "x-request-id": "abc-123"}
     response = await asking.client.post(CHAT, json=hi(), headers=headers)
     assert response.json()["id"] == "chatcmpl-abc-123"
+
+
+async def test_each_prompt_of_a_list_has_its_own_completion(asking: Asking) -> None:
+    _, answer = await asking.post("/v1/completions", {"model": "local", "prompt": ["a", "b c"], "n": 2})
+    assert [choice["index"] for choice in answer["choices"]] == [0, 1, 2, 3]
+    assert answer["usage"]["prompt_tokens"] == 5
+    _, answer = await asking.post("/v1/completions", {"model": "local", "prompt": [1, 2, 3]})
+    assert len(answer["choices"]) == 1
+    assert (await asking.post("/v1/completions", {"model": "local", "prompt": ""}))[0] == 400
+
+
+async def test_a_schema_constrains_a_chat(asking: Asking) -> None:
+    shape = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"properties": {"a": {"const": 1}}}}}
+    _, answer = await asking.post(CHAT, hi(response_format=shape))
+    assert answer["choices"][0]["message"]["content"] == '{"a":1}'
+    assert answer["choices"][0]["finish_reason"] == "stop"
