@@ -43,7 +43,7 @@ class Exchange:
     """One request and its answer. While it lives, the engine's connection belongs to it and to nothing else."""
 
     __slots__ = (
-        "_begun", "_collected", "_connection", "_downstream", "_events", "_first_byte_at", "_last",
+        "_before", "_begun", "_collected", "_connection", "_downstream", "_events", "_first_byte_at", "_last",
         "_loop", "_paused", "_reader", "_replica", "_request", "_silence_s", "_size", "_spoke", "_tail", "_ticket",
         "_timer", "_usage", "_write", "done",
     )  # fmt: skip
@@ -67,7 +67,7 @@ class Exchange:
         self._events: EventBuffer | None = None
         self._collected: list[bytes] | None = None
         self._size = 0
-        self._tail = b""
+        self._before = self._tail = b""
         self._paused = False
         self._timer: asyncio.TimerHandle | None = None
         self._begun = self._last = self._spoke = self._loop.time()
@@ -142,7 +142,7 @@ class Exchange:
             return body
         body = events.feed(body)
         if body:
-            self._tail = body
+            self._before, self._tail = self._tail, body
             self._spoke = self._last
             self._usage = self._request.dialect.usage(body) or self._usage
         return body
@@ -188,8 +188,8 @@ class Exchange:
         self._usage = dialect.usage(rest or self._tail) or self._usage
         self._downstream.exchange = None
         self._downstream.finish()
-        whole = self._events is None or dialect.ends(rest or self._tail)
-        self._end(Ending.DELIVERED, detail="" if whole else "the stream ended without its last event")
+        whole = self._events is None or dialect.ends(self._before + self._tail + rest)
+        self._end(Ending.DELIVERED, detail="" if whole else "the stream ended early, or with the engine's own error")
 
     def closed(self) -> None:
         """Learn that the engine's connection has ended."""

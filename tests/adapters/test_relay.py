@@ -1042,3 +1042,17 @@ async def test_the_first_byte_of_an_answer_shows_that_a_replica_moves() -> None:
         assert not replica.suspect(1e9)
         gate.set()
         assert await client.chunk() == b""
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.05])
+async def test_a_stream_that_ends_with_the_engines_own_error_passes_and_is_no_success(pause_s: float) -> None:
+    async def play(line: Line) -> None:
+        await line.send(STREAM + chunk(event("a")) + chunk(b'data: {"error":{"code":500}}\n\n'))
+        await asyncio.sleep(pause_s)
+        await line.send(chunk(DONE) + LAST)
+
+    async with relaying(play) as relay:
+        assert (await relay.served.ask(ASK_STREAM)).body.endswith(DONE)
+        delivery = await relay.delivery()
+    assert delivery.ending is Ending.DELIVERED
+    assert "the engine's own error" in delivery.detail

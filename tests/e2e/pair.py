@@ -17,17 +17,22 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from gateway.simulator.record import read
-from tests.e2e.raw_http import NotHttp, ask, request
+from tests.e2e.raw_http import Connection, NotHttp, ask, request
 from tests.e2e.site import CHAT, HOST, command, free_port
 from tests.small_house import KEY, POLICY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from gateway.simulator.record import Recorded
 
 TOKENS = 8
+TWO_MODELS = POLICY.replace(
+    "  local: {engine: main, served_as: local, most_tokens: 256}\n",
+    "  local: {engine: main, served_as: local, most_tokens: 256}\n"
+    "  other: {engine: second, served_as: org/other, most_tokens: 256}\n",
+).replace("    models: [local]\n", "    models: [local, other]\n")
 
 
 @dataclass
@@ -37,6 +42,8 @@ class Engine:
     folder: Path
     port: int
     model: str = "local"
+    key: str | None = None
+    latency: str = "0.01"
     starts: int = 0
     process: subprocess.Popen[bytes] | None = None
 
@@ -58,7 +65,9 @@ class Engine:
     def start(self) -> None:
         self.starts += 1
         record = self.folder / f"{self.port}-{self.starts}.jsonl"
-        options = ["--port", str(self.port), "--served-model-name", self.model, "--latency", "0.01"]
+        options = ["--port", str(self.port), "--served-model-name", self.model, "--latency", self.latency]
+        if self.key is not None:
+            options += ["--api-key", self.key]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "gateway.simulator", *options, "--tokens", str(TOKENS), "--record", str(record)],
             stdout=subprocess.DEVNULL,
@@ -79,6 +88,8 @@ class Two:
     ops: tuple[str, int]
     engines: list[Engine]
     folder: Path
+    process: subprocess.Popen[bytes]
+    settings: Mapping[str, str]
 
     def chat(self, **body: object) -> tuple[int, dict[str, Any], str, str | None]:
         """Chat; give status, last object, id and reason. A stream that breaks gives its error event."""
@@ -103,10 +114,32 @@ class Two:
         assert orjson.loads(answer.body)["error"]["code"].startswith("engine-")
         return False
 
+    @contextlib.contextmanager
+    def open_stream(self) -> Iterator[Connection]:
+        """Begin a stream; give its connection behind the first chunk."""
+        asked = {"model": "local", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+        headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
+        data = orjson.dumps(asked)
+        with Connection(self.address, timeout=20.0) as connection:
+            connection.send(request(CHAT, f"{HOST}:{self.address[1]}", method="POST", headers=headers, body=data))
+            assert connection.head().status == 200
+            next(connection.chunks())
+            yield connection
+
+    def name(self, number: int) -> str:
+        """Give the name of the only replica of an engine of its own: its address, as it was set."""
+        return list(self.settings.values())[number]
+
     def replicas(self, engine: str = "main") -> dict[str, dict[str, Any]]:
         report = ask(self.ops, request("/readyz", f"{HOST}:{self.ops[1]}")).json
         found: dict[str, dict[str, Any]] = report["planes"]["demo"]["engines"][engine]["replicas"]
         return found
+
+    def state(self, replica: str, engine: str = "main") -> str:
+        """Give what is told of a replica; nothing while the gateway does not answer yet."""
+        with contextlib.suppress(OSError):
+            return str(self.replicas(engine)[replica]["state"])
+        return ""
 
     def ready(self, number: int) -> bool:
         with contextlib.suppress(OSError, KeyError):
@@ -120,10 +153,22 @@ class Two:
 
 @contextlib.contextmanager
 def two(
-    folder: Path, policy: str = POLICY, *, models: tuple[str, str] = ("local", "local"), **settings: str
+    folder: Path,
+    policy: str = POLICY,
+    *,
+    models: tuple[str, str] = ("local", "local"),
+    key: str | None = None,
+    latency: str = "0.01",
+    **settings: str,
 ) -> Iterator[Two]:
-    """Run two engines and a gateway; without further settings both are replicas of the engine ``main``."""
-    engines = [Engine(folder, free_port(), model) for model in models]
+    """Run two engines and a gateway; without further settings both are replicas of the engine ``main``.
+
+    ``{0}`` and ``{1}`` in a setting are the engines' URLs. ``key``: what the second engine asks for.
+    """
+    engines = [
+        Engine(folder, free_port(), models[0], None, latency),
+        Engine(folder, free_port(), models[1], key, latency),
+    ]
     public, ops = free_port(), free_port()
     (folder / "policies").mkdir()
     (folder / "policies" / "demo.yaml").write_text(policy.replace("600", "60000"), "utf-8")
@@ -138,10 +183,9 @@ def two(
     try:
         for engine in engines:
             engine.start()
-        with command(folder / "gateway.log", environment):
-            site = Two((HOST, public), (HOST, ops), engines, folder)
-            yield site
+        with command(folder / "gateway.log", environment) as process:
+            yield Two((HOST, public), (HOST, ops), engines, folder, process, urls)
     finally:
         for engine in engines:
-            with contextlib.suppress(AssertionError):
+            if engine.process is not None:
                 engine.kill()

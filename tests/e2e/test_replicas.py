@@ -7,19 +7,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from tests.e2e.pair import TOKENS, two
+from tests.e2e.pair import TOKENS, TWO_MODELS, two
 from tests.e2e.site import wait
-from tests.small_house import POLICY
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 REQUESTS, AT_ONCE = 100, 10
-TWO_MODELS = POLICY.replace(
-    "  local: {engine: main, served_as: local, most_tokens: 256}\n",
-    "  local: {engine: main, served_as: local, most_tokens: 256}\n"
-    "  other: {engine: second, served_as: org/other, most_tokens: 256}\n",
-).replace("    models: [local]\n", "    models: [local, other]\n")
 
 
 def test_an_alias_leads_to_its_engine_under_the_name_there(tmp_path: Path) -> None:
