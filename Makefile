@@ -76,7 +76,7 @@ test-vllm: $(STAMP)  ## the gateway in front of a real vLLM on the CPU, which th
 test-peers: $(STAMP) .venv-peers/built  ## nginx, Envoy and vllm-router under the raw cases of the corpus; CI=true: none may be missing
 	$(PY) -m tests.peers.compare
 
-TARGET ?= target headers strict-json event-stream response credential compact-jws chat edge differential audit log
+TARGET ?= target headers strict-json form event-stream response credential compact-jws chat edge differential audit log
 SECONDS ?= 60
 
 fuzz: .venv-fuzz/built  ## each fuzz target for SECONDS=60, or those named: TARGET="edge chat"

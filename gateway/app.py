@@ -31,6 +31,7 @@ from gateway.adapters.key_sets import KeySets
 from gateway.adapters.readiness import readiness
 from gateway.adapters.relay import Relay
 from gateway.adapters.revoked_file import RevokedFile
+from gateway.adapters.temporary_file import TemporaryFile
 from gateway.enforcement import Enforcement
 from gateway.identity.confirmation import MTLS
 from gateway.identity.dpop import Proofs
@@ -147,6 +148,7 @@ class Gateway:
             self._proofs,
             new_request_id,
             _report_bug,
+            TemporaryFile,
         )
         limits = self.settings.deadlines
         deadlines = Deadlines(limits.first_byte, limits.idle, limits.total)

@@ -189,10 +189,14 @@ def commands(demo: Demo) -> list[str]:
     json = "-H 'Content-Type: application/json'"
     chat = strict_json.dumps(_CHAT).decode()
     stream = strict_json.dumps({**_CHAT, "stream": True}).decode()
+    file = "-F 'file=RIFF;filename=a.wav;type=audio/wav'"
+    rank = strict_json.dumps({"model": "ranker", "query": "red fox", "documents": ["a dog", "a fox"]}).decode()
     return [
         f"curl -s {demo.url}/v1/chat/completions {key} {json} -d '{chat}'",
         f"curl -sN {demo.url}/v1/chat/completions {key} {json} -d '{stream}'",
         f"curl -s {demo.url}/v1/models {key}",
+        f"curl -s {demo.url}/v1/rerank {key} {json} -d '{rank}'",
+        f"curl -s {demo.url}/v1/audio/transcriptions {key} -F model=whisper {file}",
         f"curl -si {demo.url}/invocations {key} {json} -d '{chat}'",
     ]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic
 
 from gateway.audit import AuditRecord, Outcome, Verdict
+from gateway.dialects.form_body import FormBody
 from gateway.dialects.openai_models import ModelEntry, model_body, models_body
 from gateway.dialects.registry import DIALECTS
 from gateway.engine.choice import mark
@@ -24,6 +25,7 @@ from gateway.policy.plane_metadata import metadata_of, refused_question
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
 from gateway.reasons import Malformed, Reason, Unavailable
 from gateway.refusal import Refusal
+from gateway.upload import check_announced, receive, written
 from gateway.wire.cors import CorsRule
 from gateway.wire.headers import RequestHeaders, media_type_is_json
 from gateway.wire.target import Target
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from gateway.identity.credential import Credential
     from gateway.policy.decision import Grant, Permit
     from gateway.policy.model import Deadlines, Endpoint, Plane
-    from gateway.ports import Inbound, Ports
+    from gateway.ports import Inbound, Ports, Spool
     from gateway.wire.hosts import HostRule
 
 
@@ -127,11 +129,16 @@ class Enforcement(Generic[InboundT]):
         dialect = DIALECTS[reading.endpoint.dialect]
         if dialect.upstream is None:
             return await self._list_models(inbound, record, grant)
-        request = await self._judge(inbound, record, reading, grant)
-        if isinstance(request, Deny):
-            return Refusal.of(request)
-        del reading  # and the credential with it, for as long as the answer takes
-        return self._close(record, await ports.dispatcher.forward(request, inbound), dialect)
+        spool = ports.new_spool() if isinstance(dialect, FormBody) else None
+        try:
+            request = await self._judge(inbound, record, reading, grant, spool)
+            if isinstance(request, Deny):
+                return Refusal.of(request)
+            del reading  # and the credential with it, for as long as the answer takes
+            return self._close(record, await ports.dispatcher.forward(request, inbound), dialect)
+        finally:
+            if spool is not None:
+                spool.close()
 
     def _read(self, inbound: InboundT, record: AuditRecord) -> _Reading | RequestHeaders | list[bytes] | Deny:
         """Room 2: syntax, then host, path, method, query, credential.
@@ -190,15 +197,20 @@ class Enforcement(Generic[InboundT]):
             inbound.answer(_OK, [*_lines(record.id), b"content-type: application/json\r\n"], self._metadata.body)
 
     async def _judge(
-        self, inbound: InboundT, record: AuditRecord, reading: _Reading, grant: Grant
+        self, inbound: InboundT, record: AuditRecord, reading: _Reading, grant: Grant, spool: Spool | None
     ) -> UpstreamRequest | Deny:
         """Rooms 4 and 5: the body, only now read; the judgement; what is sent instead."""
         ports = self._ports
         endpoint = reading.endpoint
-        body = await _body(inbound, reading.headers, endpoint.body_limit or 0)
-        begun = ports.clock.ticks()
         dialect = DIALECTS[endpoint.dialect]
-        call = dialect.read(body)
+        at_most = endpoint.body_limit or 0
+        if spool is not None and isinstance(dialect, FormBody):
+            call = await receive(inbound, reading.headers, at_most, dialect, spool)
+            begun = ports.clock.ticks()
+        else:
+            body = await _body(inbound, reading.headers, at_most)
+            begun = ports.clock.ticks()
+            call = dialect.read(body)
         permit = judge(self.plane, grant, call)
         if isinstance(permit, Deny):
             return permit
@@ -220,9 +232,11 @@ class Enforcement(Generic[InboundT]):
             dialect,
             self._deadlines[endpoint.name],
             _lines(record.id, permit),
-            permit.model.served_as,
-            mark(grant.client.name, call.fields),
+            model=permit.model.served_as,
+            mark=mark(grant.client.name, call.fields),
         )
+        if spool is not None and isinstance(dialect, FormBody):
+            request.body, request.upload = written(dialect, call, permit.changes, spool, ports.new_id())
         record.judge_ms = (ports.clock.ticks() - begun) * 1000
         return request
 
@@ -338,12 +352,9 @@ _OUTCOMES = {
 
 async def _body(inbound: Inbound, headers: RequestHeaders, at_most: int) -> bytes:
     """Read a body that says what it is. Raises ``Malformed`` with the body's reasons."""
-    if headers.content_length is not None and headers.content_length > at_most:
-        raise Malformed(Reason.BODY_TOO_LARGE, f"this endpoint reads at most {at_most} bytes")
-    if headers.content_encoding is not None:
-        raise Malformed(Reason.MEDIA_TYPE_NOT_ACCEPTED, "content codings are not accepted")
     if not media_type_is_json(headers.content_type):
-        raise Malformed(Reason.MEDIA_TYPE_NOT_ACCEPTED)
+        raise Malformed(Reason.MEDIA_TYPE_NOT_ACCEPTED, "this endpoint takes application/json in UTF-8")
+    check_announced(headers, at_most)
     return await inbound.read_body(at_most)
 
 

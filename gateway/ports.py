@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
     from gateway.audit import AuditRecord
     from gateway.dialects.call import Dialect, Usage
@@ -51,6 +51,9 @@ class Inbound(Protocol):
         Raises ``Malformed`` (too large, too slow, broken) and ``ConnectionError`` when the caller left.
         """
 
+    def pieces(self, at_most: int) -> AsyncGenerator[bytes, None]:
+        """Read the body in pieces, of which nothing is kept. Raises as ``read_body`` does."""
+
     def answer(self, status: int, lines: Iterable[bytes], body: bytes) -> None:
         """Write a whole answer."""
 
@@ -59,12 +62,37 @@ class Inbound(Protocol):
         """Whether an answer is out, at least its head."""
 
 
+class Spool(Protocol):
+    """Where the file of a form waits, outside of memory, until all of the form was judged; nobody else can read it."""
+
+    size: int
+
+    async def write(self, data: bytes) -> None:
+        """Add to the file. Raises ``Unavailable(SPOOL_UNAVAILABLE)``."""
+
+    def pieces(self) -> AsyncGenerator[bytes, None]:
+        """Read the file from its beginning. Raises ``Unavailable(SPOOL_UNAVAILABLE)``."""
+
+    def close(self) -> None:
+        """Forget the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """The rest of a form whose beginning is ``UpstreamRequest.body``: the file, and what stands behind it."""
+
+    boundary: str
+    file: Spool
+    tail: bytes
+
+
 @dataclass(slots=True)
 class UpstreamRequest:
     """Room 5's work: what goes to the engine, and what the answer's head says besides the engine's own fields.
 
     No byte of the caller's target or header fields is in it. ``deadlines`` are resolved: no ``None`` is left.
-    ``model`` is the name at the engine; ``mark`` says which requests begin alike (``engine.choice``).
+    ``upload``: set for a form, ``None`` for JSON. ``model``: the name at the engine. ``mark`` says which requests begin
+    alike (``engine.choice``).
     """
 
     id: str
@@ -77,6 +105,7 @@ class UpstreamRequest:
     dialect: Dialect
     deadlines: Deadlines
     lines: list[bytes]
+    upload: Upload | None = None
     model: str = ""
     mark: bytes | None = field(default=None, repr=False)
 
@@ -182,3 +211,4 @@ class Ports(Generic[InboundT]):
     proofs: Proofs
     new_id: Callable[[], str]
     report_bug: Callable[[str, BaseException], None]
+    new_spool: Callable[[], Spool]

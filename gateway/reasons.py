@@ -51,6 +51,7 @@ class Reason(StrEnum):
     MODEL_NOT_PERMITTED = "model-not-permitted"
     THINKING_NOT_PERMITTED = "thinking-not-permitted"
     LEDGER_UNAVAILABLE = "ledger-unavailable"
+    SPOOL_UNAVAILABLE = "spool-unavailable"
     AUDIT_UNAVAILABLE = "audit-unavailable"
     ENGINE_UNAVAILABLE = "engine-unavailable"
     ENGINE_ASLEEP = "engine-asleep"
@@ -111,9 +112,9 @@ ANSWERS: Mapping[Reason, Answer] = {
     Reason.REQUEST_TIMEOUT: Answer(408, "The request did not arrive in time.", _REQUEST),
     Reason.BODY_TOO_LARGE: Answer(413, "The request body is larger than this endpoint accepts.", _REQUEST),
     Reason.MEDIA_TYPE_NOT_ACCEPTED: Answer(
-        415, "Send the body as 'Content-Type: application/json' in UTF-8, without a content coding.", _REQUEST
+        415, "Send the body in the media type of this endpoint, without a content coding.", _REQUEST
     ),
-    Reason.BODY_MALFORMED: Answer(400, "The request body is not one well-formed JSON object.", _REQUEST),
+    Reason.BODY_MALFORMED: Answer(400, "The request body is not well-formed.", _REQUEST),
     Reason.PARAMETER_NOT_ACCEPTED: Answer(400, "A parameter is not accepted here.", _DENIED),
     Reason.PARAMETER_INVALID: Answer(400, "A parameter has a value that is not valid.", _DENIED),
     Reason.PARAMETER_OVER_CAP: Answer(400, "A parameter is over its cap.", _DENIED),
@@ -122,6 +123,9 @@ ANSWERS: Mapping[Reason, Answer] = {
     Reason.THINKING_NOT_PERMITTED: Answer(403, "This client may not switch thinking on here.", _DENIED),
     Reason.LEDGER_UNAVAILABLE: Answer(
         503, "The gateway cannot count requests at the moment. Try again shortly.", "proxy_internal_error"
+    ),
+    Reason.SPOOL_UNAVAILABLE: Answer(
+        503, "The gateway has no room for the file at the moment. Try again shortly.", "proxy_internal_error"
     ),
     Reason.AUDIT_UNAVAILABLE: Answer(
         503, "The gateway cannot keep its records at the moment. Try again shortly.", "proxy_internal_error"

@@ -51,10 +51,12 @@ def test_its_lines_can_be_pasted_and_it_ends_well_when_told_to(running: subproce
     answers = [
         subprocess.run(["bash", "-c", line], capture_output=True, check=True, text=True).stdout for line in commands
     ]
-    chat, stream, models, refused = answers
+    chat, stream, models, ranked, heard, refused = answers
     assert '"object":"chat.completion"' in chat
     assert stream.endswith("data: [DONE]\n\n")
     assert '"id":"local"' in models
+    assert '"results":[{"index":1' in ranked
+    assert heard.startswith('{"text":"word0')
     assert refused.startswith("HTTP/1.1 404 ")
     (folder,) = [Path(line.split()[4]).parent for line in said if line.startswith("The audit log is ")]
     callers = [seen.target for seen in read(folder / "engine.jsonl") if not seen.own_traffic]

@@ -29,7 +29,7 @@ from tests.simulators.prover import Prover
 from tests.simulators.signing import compact, signing_input
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import AsyncGenerator, Iterable, Mapping
 
     from gateway.audit import AuditRecord
     from gateway.identity.credential import Credential
@@ -75,6 +75,11 @@ class Door:
             raise self.body
         self.bytes_in = len(self.body)
         return self.body
+
+    async def pieces(self, at_most: int) -> AsyncGenerator[bytes, None]:
+        body = await self.read_body(at_most)
+        for at in range(0, len(body), 100):
+            yield body[at : at + 100]
 
     def answer(self, status: int, lines: Iterable[bytes], body: bytes) -> None:
         if self.left:
@@ -149,6 +154,25 @@ class Engines:
         return self._served
 
 
+class Kept:
+    """A spool in memory."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.content = b""
+        self.closed = False
+
+    async def write(self, data: bytes) -> None:
+        self.content += data
+        self.size += len(data)
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        yield self.content
+
+    def close(self) -> None:
+        self.closed = True
+
+
 class Records:
     """A journal in memory."""
 
@@ -200,6 +224,7 @@ class House:
         self.engines = Engines(served)
         self.journal = Records(ready=ready)
         self.bugs: list[tuple[str, BaseException]] = []
+        self.spools: list[Kept] = []
         ports: Ports[Door] = Ports(
             self.gatehouse,
             self.dispatch,
@@ -209,8 +234,13 @@ class House:
             Proofs(b"secret"),
             lambda: ID,
             lambda request_id, error: self.bugs.append((request_id, error)),
+            self._new_spool,
         )
         self.enforcement = Enforcement(rules or plane(), HostRule(frozenset({b"gateway"})), SETTINGS, ports)
+
+    def _new_spool(self) -> Kept:
+        self.spools.append(Kept())
+        return self.spools[-1]
 
     async def serve(self, door: Door) -> AuditRecord:
         """Serve one request; give its one record."""
@@ -265,7 +295,7 @@ def code(door: Door) -> str:
 
 LONG = b"/" + b"a" * 3000
 SCOPED = Endpoint("scoped", "POST", b"/v1/scoped", "openai-chat", frozenset({"s"}), body_limit=1000, parameters=PARTNER)
-UNSERVED = Endpoint("rerank", "POST", b"/v1/rerank", "rerank", body_limit=1000)
+UNSERVED = Endpoint("rerank", "POST", b"/v1/rerank", "engine-wake", engine="main")
 
 FAULTS: list[tuple[Reason, dict[str, Any]]] = [
     (Reason.REQUEST_TIMEOUT, {"refusal": Malformed(Reason.REQUEST_TIMEOUT)}),
@@ -289,9 +319,9 @@ FAULTS: list[tuple[Reason, dict[str, Any]]] = [
     (Reason.ADDRESS_NOT_ACCEPTED, {"networks": (ip_network("10.0.0.0/8"),)}),
     (Reason.ENDPOINT_NOT_GRANTED, {"may": frozenset({"models"})}),
     (Reason.SCOPE_MISSING, {"path": b"/v1/scoped"}),
+    (Reason.MEDIA_TYPE_NOT_ACCEPTED, {"content-type": "text/plain"}),
     (Reason.BODY_TOO_LARGE, {"content-length": "99999999"}),
     (Reason.MEDIA_TYPE_NOT_ACCEPTED, {"content-encoding": "gzip"}),
-    (Reason.MEDIA_TYPE_NOT_ACCEPTED, {"content-type": "text/plain"}),
     (Reason.REQUEST_TIMEOUT, {"body": Malformed(Reason.REQUEST_TIMEOUT)}),
     (Reason.BODY_MALFORMED, {"body": b"{"}),
     (Reason.PARAMETER_NOT_ACCEPTED, {"body": {**HI, "best_of": 2}}),
@@ -424,7 +454,7 @@ async def test_a_dialect_that_is_not_served_is_no_endpoint() -> None:
     house, door = House(plane(endpoints=[UNSERVED])), ask(target=b"/v1/rerank")
     record = await house.serve(door)
     assert code(door) == "no-such-endpoint"
-    assert record.detail == "dialect rerank is not served by this version"
+    assert record.detail == "dialect engine-wake is not served by this version"
 
 
 async def test_a_wait_that_is_known_is_told() -> None:
@@ -880,3 +910,78 @@ async def test_head_is_get_where_pages_may_read_and_nowhere_else() -> None:
         door.method = "HEAD"
         await house.serve(door)
         assert told(door)[0] == status
+
+
+# Forms
+
+RECORDING = b"RIFF" + b"\0" * 300
+AUDIO = ParameterRules(frozenset({"model", "file", "language", "stream"}))
+WHISPER = plane(
+    endpoints=[
+        Endpoint(
+            "audio",
+            "POST",
+            b"/v1/audio/transcriptions",
+            "openai-transcriptions",
+            body_limit=1000,
+            parameters=AUDIO,
+        )
+    ],
+    clients=[client("acme", may=frozenset({"audio"}))],
+)
+
+
+def form(*parts: tuple[str, bytes], boundary: str = "b", **headers: str | None) -> Door:
+    """Give a request with a form; each part is the rest of its Content-Disposition, and its content."""
+    body = b"".join(
+        b'--b\r\nContent-Disposition: form-data; name="%b\r\n\r\n%b\r\n' % (name.encode(), content)
+        for name, content in parts
+    )
+    headers.setdefault("content_type", f"multipart/form-data; boundary={boundary}")
+    return ask(body + b"--b--\r\n", method="POST", target=b"/v1/audio/transcriptions", credential="acme", **headers)
+
+
+FILE = ('file"; filename="../../secret.wav"', RECORDING)
+
+
+async def test_a_form_is_written_anew_around_its_file() -> None:
+    house, door = House(WHISPER), form(FILE, ('model"', b"local"), ('language"', b"de"), ('stream"', b"true"))
+    record = await house.serve(door)
+    (request,) = house.dispatch.requests
+    (spool,) = house.spools
+    assert request.upload is not None
+    assert (request.upload.boundary, request.upload.file, spool.content) == (ID, spool, RECORDING)
+    assert request.body.endswith(b'name="file"; filename="audio"\r\nContent-Type: application/octet-stream\r\n\r\n')
+    assert b"secret" not in request.body
+    assert b'name="max_completion_tokens"\r\n\r\n4096\r\n' in request.body
+    assert (request.path, request.stream, record.model) == ("/v1/audio/transcriptions", True, "local")
+    assert request.upload.tail == f"\r\n--{ID}--\r\n".encode()
+    assert spool.closed
+
+
+@pytest.mark.parametrize(
+    "door, reason, param",
+    [
+        (form(FILE, ('model"', b"none")), "model-not-permitted", "model"),
+        (form(FILE, ('model"', b"local"), ('vllm_xargs"', b"{}")), "parameter-not-accepted", "vllm_xargs"),
+        (form(('model"', b"local")), "parameter-invalid", "file"),
+        (form(('file"; filename="a"', b""), ('model"', b"local")), "parameter-invalid", "file"),
+        (form(FILE, boundary="c"), "body-malformed", None),
+        (form(FILE, content_length="1001"), "body-too-large", None),
+        (form(FILE, content_encoding="gzip"), "media-type-not-accepted", None),
+        (form(FILE, content_type="application/json"), "media-type-not-accepted", None),
+    ],
+)
+async def test_a_form_that_is_refused_leaves_nothing_behind(door: Door, reason: str, param: str | None) -> None:
+    house = House(WHISPER)
+    door.answers.clear()
+    await house.serve(door)
+    assert told(door)[2]["error"] | {"code": reason, "param": param} == told(door)[2]["error"]
+    assert not house.dispatch.requests
+    assert [spool.closed for spool in house.spools] == [True]
+
+
+async def test_no_file_is_made_for_json() -> None:
+    house = House()
+    await house.serve(ask())
+    assert house.spools == []

@@ -21,7 +21,8 @@ STATUSES = {
     431: "headers-too-large",
     500: "internal",
     502: "engine-unavailable engine-refused-gateway engine-malformed engine-error",
-    503: "keys-unavailable ledger-unavailable audit-unavailable engine-asleep engine-overloaded draining",
+    503: "keys-unavailable ledger-unavailable audit-unavailable spool-unavailable engine-asleep engine-overloaded "
+    "draining",
     504: "engine-timeout",
 }
 

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 from gateway.reasons import Malformed, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncGenerator, Iterable
 
     from uvicorn._types import ASGI3Application
 
@@ -131,22 +131,39 @@ class Downstream(RequestResponseCycle):
 
     async def _read(self, at_most: int) -> bytes:
         parts: list[bytes] = []
-        size = 0
         more = True
         while more:
-            message = await self.receive()
-            if message["type"] != "http.request":
-                raise ConnectionError
-            if self.body_fault is not None:
-                raise self.body_fault
-            part = message["body"]
-            size += len(part)
-            self.bytes_in = size
-            if size > at_most:
-                raise Malformed(Reason.BODY_TOO_LARGE, f"more than {at_most} bytes")
+            part, more = await self._piece(at_most)
             parts.append(part)
-            more = message["more_body"]
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def pieces(self, at_most: int) -> AsyncGenerator[bytes, None]:
+        """Read the request body in pieces; while one is looked at, the client can send one more and then waits.
+
+        Raises as ``read_body`` does.
+        """
+        deadline = asyncio.get_running_loop().time() + self.edge.limits.body_s
+        more = True
+        while more:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    part, more = await self._piece(at_most)
+            except TimeoutError:
+                raise Malformed(Reason.REQUEST_TIMEOUT, "the body did not arrive in time") from None
+            yield part
+        self.flow.resume_reading()  # as in read_body
+
+    async def _piece(self, at_most: int) -> tuple[bytes, bool]:
+        """Wait for more of the body; give it, and whether there is still more."""
+        message = await self.receive()
+        if message["type"] != "http.request":
+            raise ConnectionError
+        if self.body_fault is not None:
+            raise self.body_fault
+        self.bytes_in += len(message["body"])
+        if self.bytes_in > at_most:
+            raise Malformed(Reason.BODY_TOO_LARGE, f"more than {at_most} bytes")
+        return message["body"], message["more_body"]
 
     def answer(self, status: int, lines: Iterable[bytes], body: bytes) -> None:
         """Write a whole answer; a request whose body was not read to its end closes the connection (RFC 9112 §9.6)."""

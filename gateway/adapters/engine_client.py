@@ -16,7 +16,7 @@ from gateway.wire.http1 import ResponseReader
 
 if TYPE_CHECKING:
     from gateway.adapters.engine_pool import EngineConnection, EnginePool
-    from gateway.ports import UpstreamRequest
+    from gateway.ports import Upload, UpstreamRequest
 
 FETCHED_AT_MOST = 1024 * 1024
 """Bytes of an answer to a question of our own."""
@@ -35,6 +35,8 @@ class EngineClient:
 
     def head(self, request: UpstreamRequest) -> bytes:
         """Give the head of a relayed request; the path is the dialect's constant."""
+        if request.upload is not None:
+            return self._upload_head(request, request.upload)
         key = (request.method, request.path, request.stream)
         constant = self._heads.get(key)
         if constant is None:
@@ -48,6 +50,16 @@ class EngineClient:
             request.id.encode("ascii"),
             len(request.body),
         )
+
+    def _upload_head(self, request: UpstreamRequest, upload: Upload) -> bytes:
+        """Give the head of a form; its length is known, since its file is whole."""
+        accept = "text/event-stream" if request.stream else "application/json"
+        length = len(request.body) + upload.file.size + len(upload.tail)
+        fields = (
+            f"accept: {accept}\r\ncontent-type: multipart/form-data; boundary={upload.boundary}\r\n"
+            f"x-request-id: {request.id}\r\ncontent-length: {length}\r\n\r\n"
+        )
+        return self._constant(request.method, request.path, _RELAYED) + fields.encode("ascii")
 
     def _constant(self, method: str, path: str, agent: str) -> bytes:
         key = f"authorization: Bearer {self._api_key}\r\n" if self._api_key else ""

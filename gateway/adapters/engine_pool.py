@@ -50,9 +50,12 @@ class Receiver(Protocol):
 
 
 class EngineConnection(asyncio.Protocol):
-    """One connection to an engine. ``receiver`` is the exchange it belongs to, ``None`` while it is idle."""
+    """One connection to an engine.
 
-    __slots__ = ("_forget", "idle_since", "open", "receiver", "transport", "used")
+    ``receiver`` is the exchange it belongs to, ``None`` while it is idle. ``sending``: a request is not all written.
+    """
+
+    __slots__ = ("_drained", "_forget", "idle_since", "open", "receiver", "sending", "transport", "used")
 
     transport: asyncio.Transport
 
@@ -61,7 +64,9 @@ class EngineConnection(asyncio.Protocol):
         self.receiver: Receiver | None = None
         self.open = False
         self.used = False
+        self.sending = False
         self.idle_since = 0.0
+        self._drained: asyncio.Future[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
@@ -78,9 +83,25 @@ class EngineConnection(asyncio.Protocol):
     def eof_received(self) -> None:
         """Take the engine's half-close as the end: the transport closes itself then."""
 
+    def pause_writing(self) -> None:
+        """Learn that the engine reads slower than is written."""
+        self._drained = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        """Learn that the engine has caught up, or that the connection has ended."""
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+
+    async def drained(self) -> None:
+        """Wait until the engine has taken most of what was written, or will take nothing more."""
+        if self._drained is not None:
+            await self._drained
+
     def connection_lost(self, _exc: Exception | None) -> None:
         """Tell the exchange, or leave the pool."""
         self.open = False
+        self.resume_writing()
         receiver, self.receiver = self.receiver, None
         if receiver is None:
             self._forget(self)
@@ -144,7 +165,7 @@ class EnginePool:
 
     def give_back(self, connection: EngineConnection) -> None:
         """Take a connection back whose answer is complete; the caller has let go of it in the same step."""
-        if self._shut or len(self._idle) >= self._at_most or connection.transport.is_closing():
+        if self._shut or connection.sending or len(self._idle) >= self._at_most or connection.transport.is_closing():
             connection.transport.abort()
             return
         connection.used = True

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from gateway.adapters.upload import send
 from gateway.engine.signal import signal_of
 from gateway.ports import Delivery, Ending, EngineAnswer
 from gateway.reasons import ANSWERS, Malformed, Reason, Unavailable
@@ -33,7 +34,9 @@ COLLECTED_AT_MOST = 64 * 1024
 """Bytes of an engine's error answer that are read."""
 
 TAIL = 4096
-"""Bytes at the end of a plain answer in which the engine's count of tokens is looked for."""
+"""Bytes at the end, and then at the beginning, of a plain answer in which the engine's count of tokens is looked for:
+vLLM writes it last, but for rankings, where it stands before their documents.
+"""
 
 
 _OK = 200
@@ -43,7 +46,7 @@ class Exchange:
     """One request and its answer. While it lives, the engine's connection belongs to it and to nothing else."""
 
     __slots__ = (
-        "_before", "_begun", "_collected", "_connection", "_downstream", "_events", "_first_byte_at", "_last",
+        "_before", "_begun", "_collected", "_connection", "_downstream", "_events", "_first_byte_at", "_front", "_last",
         "_loop", "_paused", "_reader", "_replica", "_request", "_silence_s", "_size", "_spoke", "_tail", "_ticket",
         "_timer", "_usage", "_write", "done",
     )  # fmt: skip
@@ -67,7 +70,7 @@ class Exchange:
         self._events: EventBuffer | None = None
         self._collected: list[bytes] | None = None
         self._size = 0
-        self._before = self._tail = b""
+        self._before = self._tail = self._front = b""
         self._paused = False
         self._timer: asyncio.TimerHandle | None = None
         self._begun = self._last = self._spoke = self._loop.time()
@@ -138,6 +141,8 @@ class Exchange:
         """Look for the engine's count of tokens; give what may be passed on: of an event stream, whole events."""
         events = self._events
         if events is None:
+            if len(self._front) < TAIL:
+                self._front += body[: TAIL - len(self._front)]
             self._tail = body[-TAIL:] if len(body) >= TAIL else (self._tail + body)[-TAIL:]
             return body
         body = events.feed(body)
@@ -185,7 +190,7 @@ class Exchange:
         rest = self._events.flush() if self._events is not None else b""
         if rest:
             self._write(rest)
-        self._usage = dialect.usage(rest or self._tail) or self._usage
+        self._usage = dialect.usage(rest or self._tail) or self._usage or dialect.usage(self._front)
         self._downstream.exchange = None
         self._downstream.finish()
         whole = self._events is None or dialect.ends(self._before + self._tail + rest)
@@ -367,10 +372,12 @@ class Relay:
             ticket.begun = True
             exchange = Exchange(request, inbound, replica, ticket, self._silence_s)
             exchange.begin(connection)
-            connection = None  # it is the exchange's now
             try:
+                if request.upload is not None:
+                    await send(request.upload, connection)
+                connection = None  # it is the exchange's now
                 delivery = await exchange.done
-            except asyncio.CancelledError:
+            except (asyncio.CancelledError, Unavailable):
                 exchange.cancel()
                 raise
             if delivery is not None:

@@ -238,7 +238,7 @@ def _any_of(descriptions: Iterable[Description], path: str) -> Check:
         check = check_for(description, path)
         for kind in _TYPES[description["type"]]:
             choices.setdefault(kind, check)
-        for kind in _TYPES[description["items"]["type"]] if "items" in description else ():
+        for kind in _TYPES[description["items"]["type"]] if "type" in description.get("items", ()) else ():
             lists[kind] = check
     wanted = " or ".join(allowed)
 

@@ -47,7 +47,7 @@ class Field:
     ``kinds``: the JSON types of its value. ``words``: the closed list of texts, empty for free text. ``why``: the
     reason of its treatment, a sentence. ``versions``: the vLLM versions that know it, none for a field of OpenAI's
     alone. ``essential``: to leave it out would change what the answer means, so it is refused even where unlisted
-    fields are dropped. ``value``: of a fixed field, what is sent.
+    fields are dropped. ``value``: of a fixed field, what is sent. ``alias``: its name in a form, where that is another.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Field:
     maximum: int | None = None
     essential: bool = False
     value: Any = None
+    alias: str | None = None
     check: Check = field(repr=False, compare=False, kw_only=True)
 
 
@@ -80,16 +81,43 @@ class Table:
 
 
 def load(name: str) -> Table:
-    """Read the table ``data/<name>.json``."""
-    data = json.loads(files("gateway.dialects").joinpath("data", f"{name}.json").read_bytes())
+    """Read the table ``data/<name>.json``.
+
+    In it, ``{"shape": "x"}`` stands for what the table describes under ``shapes``, and ``"as_in": "table.field"`` for
+    what another table says of the values of that field.
+    """
+    data = _data(name)
     versions = frozenset(data["vllm"])
     return Table(
-        fields={one.name: one for one in _fields(data["fields"], "", versions)},
+        fields={one.name: one for one in _fields(_written_out(data), "", versions)},
         standard=frozenset(data["standard"]),
         required=tuple(data["required"]),
         answer_tokens=tuple(data["answer_tokens"]),
         answer_default=data.get("answer_default"),
     )
+
+
+def _data(name: str) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(files("gateway.dialects").joinpath("data", f"{name}.json").read_bytes())
+    return data
+
+
+def _written_out(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the described fields with nothing left that stands for something else."""
+    fields: dict[str, Any] = _with_shapes(data["fields"], data.get("shapes", {}))
+    for name, description in fields.items():
+        if "as_in" in description:
+            table, _, field_name = description["as_in"].partition(".")
+            fields[name] = {**_written_out(_data(table))[field_name], **description}
+    return fields
+
+
+def _with_shapes(value: Any, shapes: Mapping[str, Any]) -> Any:  # noqa: ANN401  (any JSON value)
+    if type(value) is dict:
+        if "shape" in value:
+            return shapes[value["shape"]]
+        return {name: _with_shapes(member, shapes) for name, member in value.items()}
+    return [_with_shapes(item, shapes) for item in value] if type(value) is list else value
 
 
 def _fields(described: Mapping[str, Any], parent: str, versions: frozenset[str]) -> Iterator[Field]:
@@ -107,6 +135,7 @@ def _fields(described: Mapping[str, Any], parent: str, versions: frozenset[str])
             maximum=description.get("maximum"),
             essential="essential" in description,
             value=description.get("value"),
+            alias=description.get("alias"),
             check=check_for(description, name),
         )
         if description["treatment"] == Treatment.MEMBERS:

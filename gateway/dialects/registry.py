@@ -9,15 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gateway.dialects import unmet
+from gateway.dialects import openai_audio, score, tokenizer, unmet
 from gateway.dialects.checks import Inspection, inside
 from gateway.dialects.fields import Treatment
+from gateway.dialects.openai_audio import TRANSCRIPTIONS, TRANSLATIONS, OpenAITranscriptions, OpenAITranslations
 from gateway.dialects.openai_chat import CHAT, CHAT_CONTROLS, OpenAIChat
 from gateway.dialects.openai_completions import COMPLETIONS, COMPLETIONS_CONTROLS, OpenAICompletions
 from gateway.dialects.openai_embeddings import EMBEDDINGS, OpenAIEmbeddings
 from gateway.dialects.openai_models import OpenAIModels
 from gateway.dialects.openai_responses import RESPONSES, RESPONSES_CONTROLS, OpenAIResponses
+from gateway.dialects.rerank import RERANK, Rerank
+from gateway.dialects.score import SCORE, Score
 from gateway.dialects.thinking_controls import NO_CONTROLS, ThinkingControls
+from gateway.dialects.tokenizer import DETOKENIZE, TOKENIZE, Tokenizer
 from gateway.reasons import Malformed
 
 if TYPE_CHECKING:
@@ -111,6 +115,7 @@ def _served(
     table: Table,
     *,
     generates: bool,
+    counts_tokens: bool = True,
     unmet: Unmet = _met,
     controls: ThinkingControls = NO_CONTROLS,
     raw: bool = False,
@@ -120,7 +125,7 @@ def _served(
         has_body=True,
         uses_model=True,
         generates=generates,
-        counts_tokens=True,
+        counts_tokens=counts_tokens,
         served=True,
         standard=table.standard,
         fields=table.fields,
@@ -159,12 +164,12 @@ FACTS: Mapping[str, Facts] = {
         _served("openai-embeddings", EMBEDDINGS, generates=False),
         _bodyless("openai-models", served=True),
         _bodyless("openai-model", served=True),
-        _unserved("rerank", generates=False, counts_tokens=True),
-        _unserved("score", generates=False, counts_tokens=True),
-        _unserved("openai-transcriptions", generates=True, counts_tokens=False),
-        _unserved("openai-translations", generates=True, counts_tokens=False),
-        _unserved("tokenize", generates=True, counts_tokens=False),
-        _unserved("detokenize", generates=True, counts_tokens=False),
+        _served("rerank", RERANK, generates=False),
+        _served("score", SCORE, generates=False, unmet=score.unmet),
+        _served("openai-transcriptions", TRANSCRIPTIONS, generates=True, counts_tokens=False, unmet=openai_audio.unmet),
+        _served("openai-translations", TRANSLATIONS, generates=True, counts_tokens=False, unmet=openai_audio.unmet),
+        _served("tokenize", TOKENIZE, generates=True, counts_tokens=False, unmet=tokenizer.unmet),
+        _served("detokenize", DETOKENIZE, generates=True, counts_tokens=False),
         _bodyless("engine-sleep"),
         _bodyless("engine-wake"),
         _bodyless("engine-status"),
@@ -181,5 +186,11 @@ DIALECTS: Mapping[str, Dialect] = {
         OpenAIEmbeddings(),
         OpenAIModels("openai-models"),
         OpenAIModels("openai-model"),
+        Rerank(),
+        Score(),
+        OpenAITranscriptions(),
+        OpenAITranslations(),
+        Tokenizer("tokenize"),
+        Tokenizer("detokenize"),
     )
 }

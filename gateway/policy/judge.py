@@ -90,6 +90,8 @@ def _look(draft: Draft, rules: Rules) -> None:
     for name in rules.required:
         if fields.get(name) is None:
             raise Malformed(Reason.PARAMETER_INVALID, "is missing", param=name)
+        if name not in rules.checks:  # dropped, it would leave no request
+            raise Malformed(Reason.PARAMETER_NOT_ACCEPTED, "is not accepted here", param=name)
     differing(draft, rules.tokens)
     for name in inspection.dropped:
         draft.drop(name)

@@ -149,7 +149,8 @@ class EngineSimulator:
             listener.bind(str(self._uds))
             self.url = f"unix:{self._uds}"
             return listener
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # Named in full: asyncio sends small pieces at once, as uvloop does, on sockets that say that they are TCP.
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(self._address)
         host, port = listener.getsockname()

@@ -98,7 +98,19 @@ async def tokenize(engine: EngineState, request: Request) -> Response:
     value = await _object(request)
     read = prompt.completion(engine, value) if "prompt" in value else _prompt(engine, value, effort=None)
     tokens = list(range(read.tokens))
-    return JSONResponse({"count": len(tokens), "max_model_len": engine.max_model_len, "tokens": tokens})
+    texts = [f"t{token}" for token in tokens] if value.get("return_token_strs") else None
+    head = {"count": len(tokens), "max_model_len": engine.max_model_len}
+    return JSONResponse({**head, "tokens": tokens, "token_strs": texts})
+
+
+async def detokenize(engine: EngineState, request: Request) -> Response:
+    """``POST /detokenize``: text for token ids, no key asked."""
+    value = await _object(request)
+    tokens = value.get("tokens")
+    if not isinstance(tokens, list):
+        raise Refused("Field required", kind="Bad Request", param="body.tokens")
+    prompt.served(engine, value.get("model"))
+    return JSONResponse({"prompt": " ".join(f"t{token}" for token in tokens)})
 
 
 async def embeddings(engine: EngineState, request: Request) -> Response:
@@ -115,23 +127,6 @@ async def embeddings(engine: EngineState, request: Request) -> Response:
     usage = {"prompt_tokens": tokens, "total_tokens": tokens, "completion_tokens": 0, "prompt_tokens_details": None}
     head = {"id": f"embd-{uuid4().hex}", "object": "list", "created": 0, "model": model}
     return JSONResponse({**head, "data": data, "usage": usage})
-
-
-async def rank(engine: EngineState, request: Request) -> Response:
-    """``/score`` and ``/rerank`` under all their names."""
-    value = await _object(request)
-    model = prompt.served(engine, value.get("model"))
-    documents = value.get("documents") or value.get("text_2") or value.get("data_2")
-    if documents is None:
-        raise Refused("Field required", kind="Bad Request", param="body.documents")
-    many = documents if isinstance(documents, list) else [documents]
-    tokens = sum(len(str(part).split()) + 2 for part in many)
-    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    if "query" in value:
-        results = [{"index": n, "document": {"text": part}, "relevance_score": 0.5} for n, part in enumerate(many)]
-        return JSONResponse({"id": "rerank-1", "model": model, "usage": usage, "results": results})
-    data = [{"index": n, "object": "score", "score": 0.5} for n in range(len(many))]
-    return JSONResponse({"id": "score-1", "object": "list", "created": 0, "model": model, "data": data, "usage": usage})
 
 
 def _anthropic_effort(value: dict[str, Any]) -> str | None:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 
-from gateway.simulator import control, inference
+from gateway.simulator import audio, control, inference, scoring
 from gateway.simulator.metrics import metrics
 from gateway.simulator.responses import responses
 
@@ -100,7 +100,7 @@ ALWAYS: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/classify", fixed({"object": "list", "data": [{"index": 0, "label": "LABEL_0", "probs": [1.0]}]})),
     ("POST", "/cohere/v2/chat", inference.chat_completions),
     ("POST", "/cohere/v2/chat/render", inference.tokenize),
-    ("POST", "/detokenize", fixed({"prompt": "hi"})),
+    ("POST", "/detokenize", inference.detokenize),
     ("GET HEAD", "/docs", page),
     ("GET HEAD", "/docs/oauth2-redirect", page),
     ("POST", "/fault_tolerance/apply", fixed({"status": "accepted"}, 202)),
@@ -119,15 +119,15 @@ ALWAYS: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/ping", health),
     ("POST", "/pooling", inference.embeddings),
     ("GET HEAD", "/redoc", page),
-    ("POST", "/rerank", inference.rank),
+    ("POST", "/rerank", scoring.rerank),
     ("POST", "/scale_elastic_ep", control.scale_elastic_ep),
-    ("POST", "/score", inference.rank),
+    ("POST", "/score", scoring.score),
     ("POST", "/start_profile", health),
     ("POST", "/stop_profile", health),
     ("POST", "/tokenize", inference.tokenize),
     ("GET", "/tokenizer_info", fixed({"tokenizer_class": "Qwen2Tokenizer", "chat_template": "{{ messages }}"})),
-    ("POST", "/v1/audio/transcriptions", fixed({"text": "hello", "usage": {"type": "duration", "seconds": 1}})),
-    ("POST", "/v1/audio/translations", fixed({"text": "hello"})),
+    ("POST", "/v1/audio/transcriptions", audio.transcriptions),
+    ("POST", "/v1/audio/translations", audio.translations),
     ("POST", "/v1/chat/completions", inference.chat_completions),
     ("POST", "/v1/chat/completions/batch", inference.batch),
     ("POST", "/v1/chat/completions/derender", fixed({"detail": "generate_response is required"}, 400)),
@@ -141,16 +141,16 @@ ALWAYS: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/messages/count_tokens", inference.count_tokens),
     ("POST", "/v1/messages/render", inference.tokenize),
     ("GET", "/v1/models", models),
-    ("POST", "/v1/rerank", inference.rank),
+    ("POST", "/v1/rerank", scoring.rerank),
     ("POST", "/v1/responses", responses),
     ("POST", "/v1/responses/render", inference.tokenize),
     ("GET", "/v1/responses/{response_id}", fixed({"error": {"message": "Response not found", "code": 404}}, 404)),
     ("POST", "/v1/responses/{response_id}/cancel", fixed({"error": {"message": "not found", "code": 404}}, 404)),
-    ("POST", "/v1/score", inference.rank),
+    ("POST", "/v1/score", scoring.score),
     ("POST", "/v1/systemone", fixed({"error": {"message": "Field required", "code": 400}}, 400)),
     ("POST", "/v1/unload_lora_adapter", control.unload_adapter),
     ("POST", "/v2/embed", inference.embeddings),
-    ("POST", "/v2/rerank", inference.rank),
+    ("POST", "/v2/rerank", scoring.rerank),
     ("GET", "/version", fixed({"version": "0.32.0"})),
 )
 

@@ -97,7 +97,7 @@ class RequestHeaders(NamedTuple):
         get = fields.get
         repeated = len(fields) != len(raw) and _credential_repeated(raw)
         if b"upgrade" in fields or b"http2-settings" in fields or _nominates_upgrade(get(b"connection", b"")):
-            raise _malformed("this server changes to no other protocol")
+            raise _malformed("WebSocket, and with it the realtime API, and h2c are not offered here")
         length, chunked = _framing(get(b"content-length"), get(b"transfer-encoding"), http_version)
         expect = get(b"expect")
         if expect is not None and expect.lower() != b"100-continue":
@@ -151,7 +151,7 @@ def _credential_repeated(raw: Sequence[tuple[bytes, bytes]]) -> bool:
     credential_repeated = False
     for name, value in raw:
         if name == b"connection" and _nominates_upgrade(value):
-            raise _malformed("this server changes to no other protocol")
+            raise _malformed("WebSocket, and with it the realtime API, and h2c are not offered here")
         if name in seen:
             if name in _SINGLE:
                 raise _malformed(f"the {name.decode()} field occurs twice")

@@ -167,6 +167,14 @@ async def playing(play: Play) -> AsyncIterator[tuple[PlayedEngine, str]]:
         assert not engine.open, "connections to the engine were left open"
 
 
+def ready_engine(*pools: EnginePool, key: str | None = None) -> Engine:
+    """Give an engine whose replicas have been warmed up, as far as it knows."""
+    engine = Engine("main", [EngineClient(pool, key) for pool in pools], 0, time.monotonic)
+    for replica in engine.replicas:
+        replica.circuit.pass_trial()
+    return engine
+
+
 @dataclass
 class Relaying:
     """What a test looks at: ``deliveries`` has one entry for each dispatch that ended."""
@@ -201,9 +209,7 @@ async def relaying(
         pool = EnginePool(engine_address(url or its_url), idle=idle, keep_alive_s=keep_alive_s, connect_s=2)
         metrics = Metrics()
         deliveries: list[Delivery] = []
-        engine_of_one = Engine("main", [EngineClient(pool, "KEY")], 0, time.monotonic)
-        engine_of_one.replicas[0].circuit.pass_trial()
-        relay = Relay({"main": engine_of_one}, metrics, silence_s)
+        relay = Relay({"main": ready_engine(pool, key="KEY")}, metrics, silence_s)
 
         async def app(inbound: Downstream) -> None:
             body = await inbound.read_body(1 << 20)

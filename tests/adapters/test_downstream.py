@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gateway.adapters.downstream import Wake
+from gateway.adapters.edge import EdgeLimits
 from gateway.reasons import Malformed, Reason
 from tests.adapters.wiring import Cut, get, post, serving
 
@@ -297,3 +298,78 @@ async def test_whoever_waits_for_a_wake_is_let_through_once_it_is_set_and_until_
         wake.set()
         wake.set()
     await wake.wait()
+
+
+async def test_a_body_is_read_in_pieces_while_it_comes() -> None:
+    sizes: list[int] = []
+
+    async def app(request: Downstream) -> None:
+        sizes.extend([len(piece) async for piece in request.pieces(4 * MIB)])
+        assert request.bytes_in == 3 * MIB
+        request.answer(200, LINES, b"")
+
+    async with serving(app) as server:
+        assert (await server.ask(post(b"x" * (3 * MIB)))).status == 200
+    assert sum(sizes) == 3 * MIB
+    assert len(sizes) > 3
+
+
+async def test_nothing_more_is_read_while_a_piece_is_looked_at() -> None:
+    """A client that sends faster than its body is dealt with has to wait: at most one more piece is kept for later."""
+    looked = asyncio.Event()
+
+    async def app(request: Downstream) -> None:
+        async for _ in request.pieces(64 * MIB):
+            await looked.wait()
+            assert len(request.body) < MIB
+        request.answer(200, LINES, b"")
+
+    async with serving(app) as server, server.client() as client:
+        client.send(post(b"x" * (32 * MIB)))
+        await asyncio.sleep(0)
+        looked.set()
+        assert (await client.answer()).status == 200
+
+
+async def refused(data: bytes, at_most: int = 10, limits: EdgeLimits | None = None) -> Malformed | ConnectionError:
+    """Read a body in pieces that cannot be read to its end; give what was raised."""
+    faults: asyncio.Future[Malformed | ConnectionError] = asyncio.get_running_loop().create_future()
+
+    async def app(request: Downstream) -> None:
+        try:
+            async for _ in request.pieces(at_most):
+                pass
+        except (Malformed, ConnectionError) as fault:
+            faults.set_result(fault)
+            request.answer(400, LINES, b"")
+
+    async with serving(app, limits) as server, server.client() as client:
+        client.send(data)
+        if data.endswith(b"leave"):
+            await asyncio.sleep(0)
+        else:
+            return await faults
+    return await faults
+
+
+async def test_pieces_are_bounded_together() -> None:
+    fault = await refused(post(b"x" * 11))
+    assert isinstance(fault, Malformed)
+    assert fault.reason is Reason.BODY_TOO_LARGE
+
+
+async def test_pieces_share_the_time_for_a_body() -> None:
+    fault = await refused(post(b"x" * 9)[:-1], limits=EdgeLimits(body_s=0.1))
+    assert isinstance(fault, Malformed)
+    assert fault.reason is Reason.REQUEST_TIMEOUT
+
+
+async def test_pieces_that_break_the_framing_are_named() -> None:
+    head = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    fault = await refused(head + b"zz\r\n")
+    assert isinstance(fault, Malformed)
+    assert fault.reason is Reason.BODY_MALFORMED
+
+
+async def test_a_client_that_leaves_between_pieces_has_left() -> None:
+    assert isinstance(await refused(post(b"x" * 20)[:-10] + b"leave", at_most=100), ConnectionError)

@@ -14,12 +14,12 @@ from gateway.adapters.engine_pool import EnginePool
 from gateway.addresses import engine_address
 from gateway.dialects.registry import DIALECTS
 from gateway.policy.model import Deadlines
-from gateway.ports import UpstreamRequest
+from gateway.ports import Upload, UpstreamRequest
 from gateway.reasons import Reason, Unavailable
 from tests.adapters.relaying import LAST, chunk, head, playing, whole
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from tests.adapters.relaying import Line, Play, PlayedEngine
 
@@ -40,6 +40,35 @@ def request(body: bytes = b"{}", *, stream: bool = False, path: str = "/v1/chat/
 async def asking(play: Play) -> AsyncIterator[tuple[EngineClient, PlayedEngine]]:
     async with playing(play) as (engine, url):
         yield client_of(url), engine
+
+
+class Kept:
+    """A spool that was written."""
+
+    size = 40
+
+    async def write(self, data: bytes) -> None:
+        raise AssertionError("a head needs nothing written")
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        yield b""
+
+    def close(self) -> None:
+        raise AssertionError("a head closes nothing")
+
+
+async def test_the_head_of_a_form_has_its_boundary_and_its_whole_length() -> None:
+    client = client_of("http://[::1]:8000")
+    asked = request(b"12345", stream=True, path="/v1/audio/transcriptions")
+    asked.upload = Upload("B0", Kept(), b"678")
+    head = client.head(asked).decode("ascii")
+    assert head.startswith("POST /v1/audio/transcriptions HTTP/1.1\r\nhost: [::1]:8000\r\n")
+    assert head.endswith(
+        "accept: text/event-stream\r\n"
+        "content-type: multipart/form-data; boundary=B0\r\n"
+        "x-request-id: abababababababababababababababab\r\n"
+        "content-length: 48\r\n\r\n"
+    )
 
 
 async def test_the_head_of_a_relayed_request_is_built_of_constants_an_id_and_a_length() -> None:

@@ -7,7 +7,6 @@ import gzip
 import random
 import re
 import socket
-import time
 import tracemalloc
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -36,6 +35,7 @@ from tests.adapters.relaying import (
     chunk,
     head,
     playing,
+    ready_engine,
     relaying,
     whole,
 )
@@ -919,9 +919,8 @@ NOBODY = "http://127.0.0.1:1"
 async def replicated(*urls: str) -> AsyncIterator[tuple[Served, Engine, list[Delivery | Unavailable]]]:
     """Relay to an engine with these replicas, all of which count as ready; the first is chosen first."""
     pools = [EnginePool(engine_address(url), idle=4, keep_alive_s=9, connect_s=1) for url in urls]
-    engine = Engine("main", [EngineClient(pool, None) for pool in pools], 0, time.monotonic)
+    engine = ready_engine(*pools)
     for number, replica in enumerate(engine.replicas):
-        replica.circuit.pass_trial()
         replica.sent = number
     relay = Relay({"main": engine}, Metrics(), 15)
     ended: list[Delivery | Unavailable] = []
@@ -1056,3 +1055,18 @@ async def test_a_stream_that_ends_with_the_engines_own_error_passes_and_is_no_su
         delivery = await relay.delivery()
     assert delivery.ending is Ending.DELIVERED
     assert "the engine's own error" in delivery.detail
+
+
+async def test_a_count_of_tokens_before_long_documents_is_found() -> None:
+    """A ranking has its count at the beginning, and it need not come in one piece."""
+
+    async def play(line: Line) -> None:
+        body = (
+            b'{"id":"r","model":"m","usage":{"prompt_tokens":9,"total_tokens":9},"results":["' + b"x" * 99999 + b'"]}'
+        )
+        await line.send(whole(body)[:140])
+        await line.send(whole(body)[140:])
+
+    async with relaying(play) as running:
+        assert (await running.served.ask(ASK)).status == 200
+        assert (await running.delivery()).usage == Usage(9)

@@ -48,7 +48,7 @@ class Attempt:
 def attempts(case: Case, site: Site) -> list[Attempt]:
     """Give what to send for a case of any kind but ``scenario``."""
     kind = case["input"]["kind"]
-    return {"raw_http": _raw, "json": _json, "jwt": _jwt, "introspection": _opaque}[kind](case, site)
+    return {"raw_http": _raw, "http": _form, "json": _json, "jwt": _jwt, "introspection": _opaque}[kind](case, site)
 
 
 def _raw(case: Case, site: Site) -> list[Attempt]:
@@ -119,6 +119,29 @@ def _json(case: Case, site: Site) -> list[Attempt]:
             parsed = None if transform else _parsed(one)
             sent.append(Attempt(b"\r\n".join(head) + _HEAD_END + one, body=parsed, unread=len(one) > BODY_LIMIT))
     return sent
+
+
+# The corpus says in words what these bodies are.
+_FORMS = {
+    "multipart-002": b"x" * 5_000_000 + b"--b--",
+    "multipart-004": b"x",
+    "multipart-005": b"a;" * 1_000_000,
+    "multipart-006": b"--b--",
+}
+
+
+def _form(case: Case, site: Site) -> list[Attempt]:
+    given, body = case["input"], _FORMS[case["id"]]
+    types = [given["headers"]["Content-Type"]]
+    if case["id"] == "multipart-006":
+        types.append("multipart/related; boundary=b")
+    return [
+        Attempt(
+            site.request(given["target"], given["method"], body=body, fields={"Content-Type": media_type}),
+            unread=len(body) > BODY_LIMIT,
+        )
+        for media_type in types
+    ]
 
 
 def _parsed(body: bytes) -> Any:  # noqa: ANN401  (a JSON value)

@@ -187,11 +187,13 @@ def running(
     /,
     *,
     program: Sequence[str] = ("-m", "gateway"),
+    policies: Sequence[str] = ("policy.yaml", "lenient.yaml"),
     **settings: str,
 ) -> Iterator[Site]:
     """Run everything within this block.
 
-    ``settings`` are added to the gateway's, without their prefix; ``edited`` changes the policies.
+    ``settings`` are added to the gateway's, without their prefix; ``policies`` are files of this folder, for the
+    listeners ``public`` and ``inside``; ``edited`` changes them.
     """
     with contextlib.ExitStack() as stack:
         begin = stack.enter_context
@@ -201,12 +203,12 @@ def running(
         raw = begin(portal.wrap_async_context_manager(RawEngine()))
         issuer = begin(Issuer())
         public, inside, ops, down = (free_port() for _ in range(4))
-        policies = folder / "policies"
-        policies.mkdir()
-        for name in ("policy.yaml", "lenient.yaml"):
-            (policies / name).write_text(edited(policy_text(name, issuer.url)), encoding="utf-8")
+        folder_of_policies = folder / "policies"
+        folder_of_policies.mkdir()
+        for name in policies:
+            (folder_of_policies / name).write_text(edited(policy_text(name, issuer.url)), encoding="utf-8")
         environment = {
-            "GATEWAY_POLICIES": str(policies),
+            "GATEWAY_POLICIES": str(folder_of_policies),
             "GATEWAY_LISTENERS__PUBLIC": f"{HOST}:{public}",
             "GATEWAY_LISTENERS__INSIDE": f"{HOST}:{inside}",
             "GATEWAY_LISTENERS__OPS": f"{HOST}:{ops}",

@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from tests.e2e.site import Site
 
 STAGES = ("gate", "wall", "engine")
+GROUPS = ("multipart",)
 CASES: list[Case] = [
     case
     for case in orjson.loads(Path(__file__).parents[1].joinpath("corpus", "attacks.json").read_bytes())
-    if case["stage"] in STAGES
+    if case["stage"] in STAGES or case["group"] in GROUPS
 ]
 ON_THE_WIRE = [case for case in CASES if case["input"]["kind"] != "scenario"]
 PLAYED = [case for case in CASES if case["input"]["kind"] == "scenario"]

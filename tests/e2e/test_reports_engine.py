@@ -200,7 +200,7 @@ def test_metrics_01_numbers_are_for_operators_and_name_nobody(site: Site, tmp_pa
 
 def test_metrics_05_how_a_stream_ended_is_what_is_counted(site: Site) -> None:
     before = site.audit().count(b"\n")
-    outcomes = []
+    outcomes: list[str] = []
     for script in ("reset-mid-stream", "ends-without-done", "engine-error-event", "stalls", "five-events"):
         if script in {"reset-mid-stream", "stalls"}:
             flows(site, script)

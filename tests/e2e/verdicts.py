@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.reasons import PUBLIC, Reason
@@ -263,6 +264,12 @@ def _same_client(seen: Seen) -> bool:
     return bool(seen.site.record(seen.answer)["client"] == "partner")
 
 
+def _no_file(seen: Seen) -> bool:
+    """Look for files of the gateway that have no name any more."""
+    links = [str(one.readlink()) for one in Path(f"/proc/{seen.site.process.pid}/fd").iterdir() if one.is_symlink()]
+    return not any(link.endswith(" (deleted)") for link in links)
+
+
 MUST: Mapping[str, Callable[[Seen], bool]] = {
     "401 when issuer profile is rfc9068": lambda seen: seen.answer.status == 401,
     "Allow: GET (RFC 9110 §15.5.6)": _allows("GET"),
@@ -308,6 +315,8 @@ MUST: Mapping[str, Callable[[Seen], bool]] = {
     "a second request '/metrics' at upstream; any upstream request before the body is complete and valid": _always,
     "any X-Original-URL / X-Rewrite-URL header at upstream": _always,
     "body bytes at upstream": _always,
+    "multipart parser invoked": lambda seen: seen.answer.code == "media-type-not-accepted",
+    "temp files created": _no_file,
     "evil.example in any response header, redirect, metadata URL, or upstream header": _always,
     "forwarded to upstream": _always,
     "prefix headers at upstream": _always,

@@ -15,6 +15,7 @@ import orjson
 from tests.fuzz.chat import fuzz_chat
 from tests.fuzz.connections import fuzz_differential, fuzz_edge
 from tests.fuzz.credentials import fuzz_compact_jws, fuzz_credential
+from tests.fuzz.forms import fuzz_form
 from tests.fuzz.readers import fuzz_event_stream, fuzz_headers, fuzz_response, fuzz_strict_json, fuzz_target
 from tests.fuzz.records import fuzz_audit, fuzz_log
 from tests.fuzz.responses import fuzz_response_events, fuzz_responses
@@ -27,6 +28,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "target": fuzz_target,
     "headers": fuzz_headers,
     "strict-json": fuzz_strict_json,
+    "form": fuzz_form,
     "event-stream": fuzz_event_stream,
     "response": fuzz_response,
     "credential": fuzz_credential,
@@ -48,6 +50,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "target": ("target",),
     "headers": ("fields",),
     "strict-json": ("json",),
+    "form": ("form",),
     "event-stream": ("events",),
     "response": ("http", "answers"),
     "credential": ("credential",),
@@ -83,6 +86,9 @@ def _from_attacks(name: str) -> Iterator[bytes]:
             yield b"\0" + b"".join(step for step in script if isinstance(step, bytes))
     if name == "event-stream":
         yield b"\3data: {}\n\ndata: a\r\n\r\ndata: b\rdata: c\r\r: comment\n\ndata: [DONE]\n\n"
+    if name == "form":
+        file = b'--b\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\nRIFF\r\n--c\r\n'
+        yield b"\1" + file + b'--b\r\nContent-Disposition: form-data; name="n"\r\n\r\n2\r\n--b--\r\n'
     if name == "compact-jws":
         yield b"\0eyJhbGciOiJSUzI1NiJ9.e30.AA"
     for case in orjson.loads(_ATTACKS.read_bytes()):

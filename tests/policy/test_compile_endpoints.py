@@ -71,7 +71,9 @@ REFUSED = [
         CONTROL,
     ),
     Broken(
-        *second("POST /v1/rerank", "rerank", "    body_limit: 1MiB\n"), "dialect: rerank", "does not serve rerank yet"
+        *second("POST /v1/messages/count_tokens", "anthropic-count-tokens", "    body_limit: 1MiB\n"),
+        "dialect: anthropic-count-tokens",
+        "does not serve anthropic-count-tokens yet",
     ),
     Broken(
         *second("GET /.well-known/oauth-protected-resource", "openai-models"), "allow: GET /.well-known", "own metadata"

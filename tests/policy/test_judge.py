@@ -485,6 +485,11 @@ def test_any_object_for_embeddings_is_refused_or_written_from_what_is_listed(bod
         assert written["model"] == "bge-m3"
 
 
+def test_a_field_without_which_there_is_no_request_is_not_silently_dropped() -> None:
+    rules = plane(ParameterRules(frozenset({"model"}), drop_unlisted=True))
+    assert refusal(CHAT, rules) == (Reason.PARAMETER_NOT_ACCEPTED, "messages")
+
+
 # Completions and responses
 
 COMPLETIONS = ParameterRules(

@@ -67,9 +67,8 @@ async def test_embeddings_count_their_input(asking: Asking) -> None:
     assert (await asking.post("/v1/embeddings", {}))[0] == 400
 
 
-async def test_scores_and_ranks(asking: Asking) -> None:
-    _, ranked = await asking.post("/rerank", {"query": "q", "documents": ["a", "b"]}, key=None)
-    assert [result["index"] for result in ranked["results"]] == [0, 1]
-    _, scored = await asking.post("/score", {"text_1": "a", "text_2": "b"}, key=None)
-    assert scored["data"] == [{"index": 0, "object": "score", "score": 0.5}]
-    assert (await asking.post("/score", {"text_1": "a"}, key=None))[0] == 400
+async def test_tokens_become_text_and_text_tokens(asking: Asking) -> None:
+    _, counted = await asking.post("/tokenize", {"prompt": "a b", "return_token_strs": True}, key=None)
+    assert (counted["count"], counted["token_strs"]) == (3, ["t0", "t1", "t2"])
+    assert (await asking.post("/detokenize", {"tokens": [1, 2]}, key=None))[1] == {"prompt": "t1 t2"}
+    assert (await asking.post("/detokenize", {}, key=None))[0] == 400

@@ -158,7 +158,7 @@ SCRIPTS: Mapping[str, tuple[Step, ...]] = {
         head("content-type: application/json", f"content-length: {150 * MIB}", status="400 Bad Request"),
         Flood(b" " * MIB, 150),
     ),
-    "not-implemented": (problem("501 Not Implemented", "NotImplementedError", "EngineCore at /models/secret"),),
+    "not-implemented": (problem("501 Not Implemented", "Unimplemented", "EngineCore at /models/secret"),),
     "too-many": (whole(b'{"error":{"message":"busy"}}', "retry-after: 7", status="429 Too Many Requests"),),
     "overloaded": (whole(b'{"error":{"message":"busy"}}', "retry-after: 7", status="503 Service Unavailable"),),
     "broken": (problem("500 Internal Server Error", "InternalServerError", "EngineCore at /models/secret died"),),
