@@ -83,7 +83,9 @@ class EngineWatch:
             if replica.circuit.trial_due(now):
                 step = self._try
             elif replica.circuit.closed:
-                if replica.suspect(now):
+                if replica.circuit.doubted and self.engine.another([replica]):
+                    self._eject(replica)
+                elif replica.suspect(now):
                     step = self._question
                 elif self._cold(replica):
                     step = self._warm_more
@@ -144,7 +146,7 @@ class EngineWatch:
             for warm_up in [one for one in self.warm_ups if one.served_as in replica.served][:1]:
                 await self._ask(replica, warm_up, warm_up.alone, self._times.suspect)
         except Unavailable as failure:
-            self._take_out(replica, f"requests hang: {_why(failure)}")
+            self._take_out(replica, f"requests {'fail' if replica.circuit.doubted else 'hang'}: {_why(failure)}")
         else:
             replica.cleared(asyncio.get_running_loop().time())
 
@@ -158,6 +160,11 @@ class EngineWatch:
                 self._take_out(replica, _why(failure))
         else:
             replica.missed = 0
+
+    def _eject(self, replica: EngineReplica) -> None:
+        """Leave out a replica whose requests fail while others answer theirs."""
+        replica.circuit.eject(asyncio.get_running_loop().time())
+        _log.warning("engine is left out", engine=self.engine.name, replica=replica.name, why=replica.circuit.why)
 
     def _take_out(self, replica: EngineReplica, why: str) -> None:
         replica.circuit.open(why, asyncio.get_running_loop().time())

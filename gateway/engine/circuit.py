@@ -12,12 +12,19 @@ from enum import Enum
 from typing import Final
 
 IN_A_ROW: Final = 5
-"""Faults without a success between them that open a circuit."""
+"""Faults without a success between them behind which a replica is doubted."""
 
 PAUSE_S: Final = 1.0
 """Seconds until the next trial behind one that failed, doubled with each."""
 
 LONGEST_PAUSE_S: Final = 5.0
+
+EJECTED_S: Final = 5.0
+"""Seconds that an outlier is left out before it is tried, doubled with each time."""
+
+LONGEST_EJECTED_S: Final = 80.0
+FORGOTTEN_S: Final = 300.0
+"""Seconds behind which earlier times are forgotten."""
 
 
 class State(Enum):
@@ -42,7 +49,10 @@ class Circuit:
     due: float = 0.0
     round: int = 0
     _faults: int = 0
+    _fault: str = ""
     _trials: int = 0
+    _ejections: int = 0
+    _ejected_at: float = 0.0
 
     @property
     def closed(self) -> bool:
@@ -73,11 +83,23 @@ class Circuit:
         """Count a success: whatever failed before it was no outage."""
         self._faults = 0
 
-    def fault(self, why: str, now: float) -> None:
-        """Count a fault; the last of several in a row opens the circuit."""
+    def fault(self, why: str) -> None:
+        """Count a fault; several in a row raise a doubt."""
         self._faults += 1
-        if self._faults >= IN_A_ROW:
-            self.open(why, now)
+        self._fault = why
+
+    @property
+    def doubted(self) -> bool:
+        """Whether it takes requests, and the last ones all failed."""
+        return self.closed and self._faults >= IN_A_ROW
+
+    def eject(self, now: float) -> None:
+        """Leave an outlier out for a while, where others take its requests: a trial alone has it back at once."""
+        self._ejections = 0 if now - self._ejected_at > FORGOTTEN_S else self._ejections
+        self.open(self._fault, now)
+        self.due = now + min(EJECTED_S * 2**self._ejections, LONGEST_EJECTED_S)
+        self._ejections = min(self._ejections + 1, 8)
+        self._ejected_at = now
 
     def open(self, why: str, now: float) -> None:
         """Take the replica out, and have it tried at once: a working one is back before anybody notices."""

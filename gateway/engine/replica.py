@@ -70,18 +70,20 @@ class Replica:
         elif signal is Signal.GONE:
             self.circuit.open(why, now)
         elif signal is Signal.FAULT:
-            self.circuit.fault(why, now)
+            self.circuit.fault(why)
 
     def suspect(self, now: float) -> bool:
-        """Tell whether somebody waits, and nobody has had an answer for too long.
+        """Tell whether its last requests all failed, or somebody waits and nobody has had an answer for too long.
 
         A long answer alone makes nobody suspect for good: the trial that follows is answered beside it.
         """
+        if not self.circuit.closed:
+            return False
         oldest = next(iter(self._waiting), None)
-        return (
-            oldest is not None and self.circuit.closed and now - max(oldest.since, self._answered_at) >= SUSPECT_AFTER_S
-        )
+        silent = oldest is not None and now - max(oldest.since, self._answered_at) >= SUSPECT_AFTER_S
+        return silent or self.circuit.doubted
 
     def cleared(self, now: float) -> None:
         """Note that a suspect has answered a trial."""
         self._answered_at = now
+        self.circuit.succeed()

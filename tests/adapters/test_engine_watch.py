@@ -15,8 +15,9 @@ from gateway.adapters.engine_client import EngineClient
 from gateway.adapters.engine_pool import EnginePool
 from gateway.adapters.engine_watch import EngineWatch, Times
 from gateway.addresses import engine_address
-from gateway.engine.circuit import State
+from gateway.engine.circuit import EJECTED_S, IN_A_ROW, State
 from gateway.engine.replica import SUSPECT_AFTER_S
+from gateway.engine.signal import Signal
 from gateway.policy.warm_up import WarmUp
 from tests.adapters.relaying import playing, whole
 
@@ -264,6 +265,35 @@ async def test_a_suspect_that_answers_stays_in() -> None:
         await until(lambda: len(played.chats) > asked)
         await until(lambda: not replica.suspect(asyncio.get_running_loop().time()))
         assert replica.circuit.closed
+
+
+def fail(replica: EngineReplica) -> None:
+    for _ in range(IN_A_ROW):
+        replica.end(replica.send(0.0), Signal.FAULT, "reset", 0.0)
+
+
+async def test_one_whose_requests_fail_is_left_out_while_another_takes_them() -> None:
+    async with watching(Played(), Played()) as watch:
+        await watch.tried()
+        replica = watch.engine.replicas[0]
+        fail(replica)
+        await until(lambda: not replica.circuit.closed)
+        assert replica.circuit.why == "reset"
+        assert replica.circuit.due > time.monotonic() + EJECTED_S / 2
+        assert watch.engine.ready == [watch.engine.replicas[1]]
+
+
+async def test_the_only_one_whose_requests_fail_is_tried_and_stays_if_it_answers() -> None:
+    played = Played()
+    async with watching(played) as watch:
+        replica = await ready(watch)
+        fail(replica)
+        await until(lambda: not replica.circuit.doubted)
+        assert replica.circuit.closed
+        played.chat = 500
+        fail(replica)
+        await until(lambda: not replica.circuit.closed)
+        assert replica.circuit.why == "requests fail: engine-error (status 500 to the warm-up)"
 
 
 async def test_a_bug_of_ours_neither_ends_the_watch_nor_leaves_a_replica_on_trial() -> None:

@@ -7,7 +7,16 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.engine.circuit import IN_A_ROW, LONGEST_PAUSE_S, PAUSE_S, Circuit, State
+from gateway.engine.circuit import (
+    EJECTED_S,
+    FORGOTTEN_S,
+    IN_A_ROW,
+    LONGEST_EJECTED_S,
+    LONGEST_PAUSE_S,
+    PAUSE_S,
+    Circuit,
+    State,
+)
 
 
 def closed() -> Circuit:
@@ -26,22 +35,37 @@ def test_a_replica_takes_nothing_until_it_was_tried() -> None:
     assert (circuit.closed, circuit.why, circuit.trial_due(99.0)) == (True, "", False)
 
 
-def test_faults_in_a_row_open_it_and_it_is_tried_at_once() -> None:
+def test_faults_in_a_row_raise_a_doubt_and_leave_it_closed() -> None:
     circuit = closed()
     for _ in range(IN_A_ROW - 1):
-        circuit.fault("reset", 7.0)
-    assert circuit.closed
-    circuit.fault("reset", 7.0)
-    assert (circuit.state, circuit.why) == (State.OPEN, "reset")
-    assert circuit.trial_due(7.0)
+        circuit.fault("reset")
+    assert not circuit.doubted
+    circuit.fault("reset")
+    assert (circuit.doubted, circuit.closed) == (True, True)
+    circuit.open("gone", 0.0)
+    assert not circuit.doubted
+
+
+def test_an_outlier_is_left_out_longer_each_time_until_that_is_forgotten() -> None:
+    circuit, now, pauses = closed(), 1000.0, []
+    for _ in range(6):
+        circuit.fault("reset")
+        circuit.eject(now)
+        assert (circuit.state, circuit.why) == (State.OPEN, "reset")
+        pauses.append(circuit.due - now)
+        now = circuit.due
+        circuit.pass_trial()
+    assert pauses == [EJECTED_S, 2 * EJECTED_S, 4 * EJECTED_S, 8 * EJECTED_S, LONGEST_EJECTED_S, LONGEST_EJECTED_S]
+    circuit.eject(now + FORGOTTEN_S + 1)
+    assert circuit.due == now + FORGOTTEN_S + 1 + EJECTED_S
 
 
 def test_a_success_between_faults_begins_the_count_anew() -> None:
     circuit = closed()
     for _ in range(5 * IN_A_ROW):
-        circuit.fault("reset", 0.0)
+        circuit.fault("reset")
         circuit.succeed()
-    assert circuit.closed
+        assert not circuit.doubted
 
 
 def test_the_pause_behind_failed_trials_doubles_up_to_a_bound() -> None:
@@ -95,7 +119,7 @@ def test_only_a_trial_that_passed_closes_it(steps: list[str]) -> None:
         if step == "begin" and circuit.trial_due(1e9):
             circuit.begin_trial()
         elif step == "fault":
-            circuit.fault("x", number)
+            circuit.fault("x")
         elif step == "open":
             circuit.open("x", number)
         elif step == "succeed":

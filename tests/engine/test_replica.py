@@ -23,14 +23,17 @@ def test_requests_are_counted_from_sending_to_their_end() -> None:
     assert (replica.in_flight, replica.sent) == (0, 2)
 
 
-def test_faults_in_a_row_take_it_out_and_a_success_between_does_not() -> None:
+def test_faults_in_a_row_make_it_suspect_and_a_success_between_does_not() -> None:
     replica = ready()
     for signal in (Signal.FAULT, Signal.GOOD) * IN_A_ROW:
         replica.end(replica.send(0.0), signal, "reset", 0.0)
-    assert replica.circuit.closed
+    assert not replica.suspect(0.0)
     for _ in range(IN_A_ROW):
         replica.end(replica.send(0.0), Signal.FAULT, "reset", 0.0)
-    assert replica.circuit.why == "reset"
+    assert replica.suspect(0.0)
+    assert replica.circuit.closed
+    replica.cleared(1.0)
+    assert not replica.suspect(1.0)
 
 
 def test_one_that_cannot_be_reached_is_out_at_once() -> None:
@@ -82,7 +85,7 @@ def test_a_stream_that_breaks_is_a_fault_though_it_was_answered() -> None:
         stream = replica.send(0.0)
         replica.answered(stream, 1.0)
         replica.end(stream, Signal.FAULT, "connection closed", 2.0)
-    assert not replica.circuit.closed
+    assert replica.circuit.doubted
 
 
 def test_a_stream_that_flows_for_long_makes_nobody_suspect() -> None:
