@@ -146,6 +146,9 @@ class Two:
             return bool(self.replicas()[self.engines[number].url]["ready"])
         return False
 
+    def log(self) -> str:
+        return (self.folder / "gateway.log").read_text("utf-8")
+
     def records(self) -> Counter[tuple[str, str]]:
         lines = (self.folder / "audit.jsonl").read_bytes().splitlines()
         return Counter((record["verdict"], record["outcome"]) for record in map(orjson.loads, lines))

@@ -114,3 +114,31 @@ def test_an_engine_that_takes_connections_and_says_nothing_is_taken_out(tmp_path
         finally:
             process.send_signal(signal.SIGCONT)
         wait(lambda: site.ready(number), "its return", 20)
+
+
+def test_reloads_under_load_lose_nothing(tmp_path: Path) -> None:
+    with two(tmp_path) as site:
+        wait(lambda: site.ready(0) and site.ready(1), "both replicas", 20)
+        file = tmp_path / "policies" / "demo.yaml"
+        text = file.read_text("utf-8")
+        stop = threading.Event()
+
+        def ask_on(number: int) -> tuple[int, int]:
+            asked = served = 0
+            while not stop.is_set():
+                asked += 1
+                served += site.chat(messages=[{"role": "user", "content": f"{number} {asked}"}])[0] == 200
+            return asked, served
+
+        with ThreadPoolExecutor(4) as pool:
+            loads = [pool.submit(ask_on, number) for number in range(4)]
+            for number in range(3):
+                reloads = site.log().count("policies reloaded")
+                file.write_text(text.replace("1MiB", f"{number + 2}MiB"), "utf-8")
+                site.process.send_signal(signal.SIGHUP)
+                wait(lambda: site.log().count("policies reloaded") > reloads, "a reload", 10)  # noqa: B023  (in this turn)
+                asked = len(site.engines[0].asked) + len(site.engines[1].asked)
+                wait(lambda: sum(len(engine.asked) for engine in site.engines) > asked + 8, "more load", 10)  # noqa: B023  (as above)
+            stop.set()
+            counts = [load.result() for load in loads]
+        assert all(asked == served > 0 for asked, served in counts), counts
