@@ -27,7 +27,7 @@ ifneq ($(shell test -x $(PY) && $(PY) -c 'print("runs")' 2>/dev/null && cat $(BU
 $(shell rm -f $(BUILT))
 endif
 
-.PHONY: help demo test check coverage-mirror test-long test-idp test-vllm test-peers fuzz bench lock clean
+.PHONY: help demo test check coverage-mirror test-long test-idp test-clients test-vllm test-peers fuzz bench lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -70,6 +70,13 @@ tests/idp/node_modules/.package-lock.json: tests/idp/package-lock.json
 	@npm ci --silent --prefix tests/idp --ignore-scripts --no-audit --no-fund
 	@touch $@
 
+test-clients: .venv-clients/built  ## LangChain and LiteLLM as partners have them, which this installs (2 minutes, 500 MB)
+	.venv-clients/bin/python -m pytest tests/clients
+
+.venv-clients/built: requirements-clients.lock tools/venv.sh
+	@tools/venv.sh .venv-clients "$(PYTHON)" requirements-clients.lock
+	@touch $@
+
 test-vllm: $(STAMP)  ## the gateway in front of a real vLLM on the CPU, which this installs (python3.11, 4 minutes)
 	$(PY) -m pytest tests/vllm
 
@@ -77,7 +84,7 @@ test-peers: $(STAMP) .venv-peers/built  ## nginx, Envoy and vllm-router under th
 	$(PY) -m tests.peers.compare
 	$(PY) -m pytest tests/peers
 
-TARGET ?= target headers strict-json form event-stream response credential compact-jws chat edge differential audit log
+TARGET ?= target headers strict-json form event-stream response credential compact-jws chat responses response-events messages message-events edge differential audit log
 SECONDS ?= 60
 
 fuzz: .venv-fuzz/built  ## each fuzz target for SECONDS=60, or those named: TARGET="edge chat"
@@ -99,11 +106,12 @@ lock:  ## write the lock files anew from pyproject.toml; UPGRADE=--upgrade takes
 	uv pip compile $(LOCK) pyproject.toml --output-file requirements.lock
 	uv pip compile $(LOCK) pyproject.toml --group dev --constraint requirements.lock --output-file requirements-dev.lock
 	uv pip compile $(LOCK) --group build --constraint requirements-dev.lock --output-file requirements-build.lock
+	uv pip compile $(LOCK) pyproject.toml --group clients --constraint requirements-dev.lock --output-file requirements-clients.lock
 	uv pip compile $(LOCK) pyproject.toml --group fuzz --constraint requirements-dev.lock --output-file requirements-fuzz.lock
 	uv pip compile $(LOCK) --group peers --output-file requirements-peers.lock
 
 LOCK = --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(UPGRADE)
 
 clean:  ## remove what the targets made
-	rm -rf .venv .venv-vllm .venv-fuzz .venv-peers .fuzz tests/idp/node_modules .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build
+	rm -rf .venv .venv-vllm .venv-clients .venv-fuzz .venv-peers .fuzz tests/idp/node_modules .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

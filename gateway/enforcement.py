@@ -310,7 +310,6 @@ class Enforcement(Generic[InboundT]):
         if refusal.reason in ENDS_CONNECTION:
             inbound.keep_alive = False
         endpoint = self._endpoints.get(record.endpoint or "")
-        dialect = DIALECTS.get(endpoint.dialect if endpoint else "", self._default_dialect)
         asked = challenge(
             refusal.reason,
             self.plane.name,
@@ -322,7 +321,13 @@ class Enforcement(Generic[InboundT]):
         lines = [b"x-request-id: %b\r\n" % record.id.encode("ascii"), *_ALWAYS, *refusal.lines(asked)]
         if asked and (nonce := self._gatehouse.nonce()):
             lines.append(b"dpop-nonce: %b\r\n" % nonce.encode("ascii"))
-        inbound.answer(refusal.status, lines, refusal.body(dialect, record.id))
+        inbound.answer(refusal.status, lines, refusal.body(self._dialect(record), record.id))
+
+    def _dialect(self, record: AuditRecord) -> Dialect:
+        """Give the API whose errors the callers of this path read, whatever is wrong; OpenAI's on a path of nobody."""
+        methods = self.plane.endpoints.get(record.target.partition(b"?")[0], {})
+        endpoint = methods.get(record.method) or next(iter(methods.values()), None)
+        return DIALECTS.get(endpoint.dialect if endpoint else "", self._default_dialect)
 
 
 ENDS_CONNECTION = frozenset(

@@ -457,6 +457,46 @@ async def test_a_dialect_that_is_not_served_is_no_endpoint() -> None:
     assert record.detail == "dialect engine-wake is not served by this version"
 
 
+MESSAGES = Endpoint(
+    "messages",
+    "POST",
+    b"/v1/messages",
+    "anthropic-messages",
+    body_limit=99,
+    parameters=ParameterRules(frozenset({"model", "messages"})),
+)
+
+
+@pytest.mark.parametrize(
+    "door, status, kind",
+    [
+        (ask(target=b"/v1/messages", method="GET"), 405, "invalid_request_error"),
+        (ask(target=b"/v1/messages?x=1"), 400, "invalid_request_error"),
+        (ask(target=b"/v1/messages", host="elsewhere"), 421, "invalid_request_error"),
+        (ask(target=b"/v1/messages", credential=None), 401, "authentication_error"),
+        (ask(target=b"/v1/messages", credential="unknown"), 401, "authentication_error"),
+        (ask(target=b"/v1/messages", credential="other"), 403, "permission_error"),
+        (ask({"a": "x" * 99}, target=b"/v1/messages"), 413, "request_too_large"),
+        (ask(target=b"/v1/messages", content_type="text/plain"), 415, "invalid_request_error"),
+        (ask({**HI, "model": "gpt-4o"}, target=b"/v1/messages"), 404, "not_found_error"),
+        (ask({**HI, "top_k": 1}, target=b"/v1/messages"), 400, "invalid_request_error"),
+    ],
+)
+async def test_a_path_of_anthropics_api_has_its_errors_whatever_is_wrong(door: Door, status: int, kind: str) -> None:
+    rules = plane(endpoints=[MESSAGES], clients=[client("acme", may=frozenset({"messages"}))])
+    await House(rules, principals={"acme": principal(), "other": principal("other")}).serve(door)
+    answered, _, body = told(door)
+    assert (answered, body["type"], body["error"]["type"]) == (status, "error", kind)
+    assert body["request_id"] == ID
+    assert body["error"]["code"]
+
+
+async def test_a_path_of_nobody_has_openais_errors() -> None:
+    door = ask(target=b"/v1/messages/batches")
+    await House(plane(endpoints=[MESSAGES])).serve(door)
+    assert set(told(door)[2]) == {"error"}
+
+
 async def test_a_wait_that_is_known_is_told() -> None:
     house = House(principals={"acme": Unavailable(Reason.KEYS_UNAVAILABLE, "no answer", retry_after=7)})
     door = ask()

@@ -149,8 +149,14 @@ class Exchange:
         if body:
             self._before, self._tail = self._tail, body
             self._spoke = self._last
-            self._usage = self._request.dialect.usage(body) or self._usage
+            self._count(body)
         return body
+
+    def _count(self, data: bytes) -> None:
+        """Take note of a count of tokens; a later one adds to it: Anthropic's streams have it in two parts."""
+        usage = self._request.dialect.usage(data)
+        if usage is not None:
+            self._usage = usage.after(self._usage)
 
     def _start(self, reader: ResponseReader, body: bytes) -> None:
         """Write the head at once, with what is there of the body."""
@@ -190,7 +196,8 @@ class Exchange:
         rest = self._events.flush() if self._events is not None else b""
         if rest:
             self._write(rest)
-        self._usage = dialect.usage(rest or self._tail) or self._usage or dialect.usage(self._front)
+        self._count(rest or self._tail)
+        self._usage = self._usage or dialect.usage(self._front)
         self._downstream.exchange = None
         self._downstream.finish()
         whole = self._events is None or dialect.ends(self._before + self._tail + rest)

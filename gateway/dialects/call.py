@@ -35,6 +35,16 @@ class Usage:
     completion: int | None = None
     reasoning: int | None = None
 
+    def after(self, earlier: Usage | None) -> Usage:
+        """Give this count with what it does not say taken from an earlier one of the same answer."""
+        if earlier is None:
+            return self
+        return Usage(
+            earlier.prompt if self.prompt is None else self.prompt,
+            earlier.completion if self.completion is None else self.completion,
+            earlier.reasoning if self.reasoning is None else self.reasoning,
+        )
+
 
 class Replacement(Protocol):
     """A change to a body (``policy.decision.Change`` has this shape): set, replace, lower or drop one dotted field."""

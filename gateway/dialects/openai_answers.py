@@ -1,7 +1,7 @@
 """What the answers of OpenAI's APIs look like: errors, the event that ends a broken stream, and the count of tokens.
 
 Enters: a reason with its sentence, or bytes of the engine's answer. Leaves: bytes for the caller, ``Usage``, the
-engine's own message. Answers are searched, not parsed: a piece without a count costs one search.
+engine's own message.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gateway.dialects.call import Usage
+from gateway.dialects.counts import count, counts
 from gateway.reasons import PUBLIC
 from gateway.wire import strict_json
 
@@ -31,11 +32,6 @@ RESPONSE_COUNTS = Counts("input_tokens", "output_tokens", "output_tokens_details
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 _FIRST_SERVER_ERROR = 500
 _LONGEST_MESSAGE = 2048
-_USAGE = b'"usage":'
-# A name of a member follows one of these; a quote within text follows a backslash.
-_BEFORE_NAME = frozenset(b"{, \t\r\n")
-_LONGEST_USAGE = 4096
-_decoder = json.JSONDecoder()
 
 
 def error(reason: Reason, message: str, param: str | None, status: int) -> bytes:
@@ -80,13 +76,8 @@ def engine_message(body: bytes) -> str | None:
 
 def usage(data: bytes, names: Counts = COMPLETION_COUNTS) -> Usage | None:
     """Find the last count of tokens in a body or in some whole events; ``None`` without one."""
-    end = data.rfind(_USAGE)
-    while end != -1:
-        if end == 0 or data[end - 1] in _BEFORE_NAME:
-            found = _usage(data[end + len(_USAGE) : end + len(_USAGE) + _LONGEST_USAGE], names)
-            if found is not None:
-                return found
-        end = data.rfind(_USAGE, 0, end)
+    for found in counts(data):
+        return counted(found, names)
     return None
 
 
@@ -96,22 +87,10 @@ def counted(value: Any, names: Counts) -> Usage | None:  # noqa: ANN401  (any JS
         return None
     details = value.get(names.details)
     return Usage(
-        prompt=_count(value.get(names.prompt)),
-        completion=_count(value.get(names.completion)),
-        reasoning=_count(details.get("reasoning_tokens")) if isinstance(details, dict) else None,
+        prompt=count(value.get(names.prompt)),
+        completion=count(value.get(names.completion)),
+        reasoning=count(details.get("reasoning_tokens")) if isinstance(details, dict) else None,
     )
-
-
-def _usage(text: bytes, names: Counts) -> Usage | None:
-    try:
-        value, _ = _decoder.raw_decode(text.decode("utf-8", "replace").lstrip())
-    except (ValueError, RecursionError):
-        return None
-    return counted(value, names)
-
-
-def _count(value: Any) -> int | None:  # noqa: ANN401  (any JSON value)
-    return value if type(value) is int and value >= 0 else None
 
 
 def _error(reason: Reason, message: str, param: str | None, status: int) -> dict[str, str | None]:

@@ -1,7 +1,7 @@
 """Which dialects there are, and what the policy compiler must know of each.
 
 Leaves: ``FACTS`` for every name that a policy may write under ``dialect``, and ``DIALECTS`` for those that this
-version serves. A dialect that is not served has no field table: a policy that names it does not compile.
+version serves: all but those of engine control.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gateway.dialects import anthropic_messages as anthropic
 from gateway.dialects import openai_audio, score, tokenizer, unmet
 from gateway.dialects.checks import Inspection, inside
 from gateway.dialects.fields import Treatment
@@ -142,10 +143,6 @@ def _bodyless(name: str, *, served: bool = False) -> Facts:
     return Facts(name, has_body=False, uses_model=False, generates=False, counts_tokens=False, served=served)
 
 
-def _unserved(name: str, *, generates: bool, counts_tokens: bool) -> Facts:
-    return Facts(name, has_body=True, uses_model=True, generates=generates, counts_tokens=counts_tokens)
-
-
 FACTS: Mapping[str, Facts] = {
     facts.name: facts
     for facts in (
@@ -159,8 +156,21 @@ FACTS: Mapping[str, Facts] = {
             raw=True,
         ),
         _served("openai-responses", RESPONSES, generates=True, unmet=unmet.tool_choice, controls=RESPONSES_CONTROLS),
-        _unserved("anthropic-messages", generates=True, counts_tokens=True),
-        _unserved("anthropic-count-tokens", generates=True, counts_tokens=False),
+        _served(
+            "anthropic-messages",
+            anthropic.MESSAGES,
+            generates=True,
+            unmet=unmet.of_messages,
+            controls=anthropic.MESSAGES_CONTROLS,
+        ),
+        _served(
+            "anthropic-count-tokens",
+            anthropic.COUNT_TOKENS,
+            generates=True,
+            counts_tokens=False,
+            unmet=unmet.of_messages,
+            controls=anthropic.COUNT_TOKENS_CONTROLS,
+        ),
         _served("openai-embeddings", EMBEDDINGS, generates=False),
         _bodyless("openai-models", served=True),
         _bodyless("openai-model", served=True),
@@ -183,6 +193,8 @@ DIALECTS: Mapping[str, Dialect] = {
         OpenAIChat(),
         OpenAICompletions(),
         OpenAIResponses(),
+        anthropic.AnthropicMessages(),
+        anthropic.AnthropicCountTokens(),
         OpenAIEmbeddings(),
         OpenAIModels("openai-models"),
         OpenAIModels("openai-model"),

@@ -17,8 +17,9 @@ class ThinkingControls:
     """Dotted names of the fields, ``None`` for what the API does not have.
 
     ``templated``: bodies go through the chat template, so its switches can be set. ``effort``: how much to think; where
-    it has the word ``none``, that one is off (``effort_has_none``). ``mode``: an object whose ``type`` is ``disabled``
-    for off, and anything else for on. ``budget``: the most tokens for it; alone it is a wish to think.
+    it has the word ``none``, that one is off (``effort_has_none``). ``mode``: a word, ``disabled`` for off, whatever
+    the effort, and any other for on. ``budget``: the most tokens for it; alone it is a wish to think. ``budget_below``:
+    the field of the longest answer, where a budget must be less than that and at least ``least_budget``.
     """
 
     templated: bool = False
@@ -26,6 +27,8 @@ class ThinkingControls:
     effort_has_none: bool = True
     mode: str | None = None
     budget: str | None = None
+    budget_below: str | None = None
+    least_budget: int = 0
 
 
 NO_CONTROLS = ThinkingControls()

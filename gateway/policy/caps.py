@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from gateway.policy.model import Cap
 
 # Members of messages and input items that are closed words or media, not text.
-_NOT_TEXT = frozenset({"role", "type", "image_url", "audio_url", "input_audio"})
+_NOT_TEXT = frozenset({"role", "type", "image_url", "audio_url", "input_audio", "source"})
+# The one with names of the caller's own: all in it is text.
+_FREE = "input"
 _CONVERSATIONS = frozenset({"messages", "input"})
 
 
@@ -75,7 +77,8 @@ def characters(name: str, value: Any) -> int:  # noqa: ANN401  (any JSON value)
         elif type(item) is list:
             waiting.extend(item)
         elif type(item) is dict:
-            waiting.extend(member for key, member in item.items() if key not in _NOT_TEXT)
+            waiting.extend(member for key, member in item.items() if key not in _NOT_TEXT and key != _FREE)
+            count += sum(map(len, texts(item.get(_FREE))))
     return count
 
 

@@ -85,8 +85,6 @@ def _fits_dialect(path: Path, keys: EndpointKeys, complaints: Complaints) -> Non
     method = keys.allow.partition(" ")[0]
     control = keys.dialect in CONTROL
     posts = facts.has_body or keys.dialect in _CHANGES_STATE
-    if facts.has_body and not facts.fields:
-        complaints.add((*path, "dialect"), f"this version of the gateway does not serve {keys.dialect} yet")
     if posts != (method == "POST"):
         complaints.add(
             (*path, "allow"), f"{keys.dialect} is asked by {'POST' if posts else 'GET or HEAD'}, not by {method}"

@@ -47,7 +47,7 @@ def parameters(document: Document, complaints: Complaints) -> dict[str, Paramete
         facts = FACTS[document.endpoints[name].dialect]
         if not facts.has_body:
             complaints.add(path, f"{facts.name} has no body, so it has no parameters")
-        elif facts.fields:
+        else:
             resolved[name] = _Rules(path, keys, facts, document.models or {}, complaints).resolve()
     return resolved
 

@@ -3,7 +3,8 @@
 Enters: a draft whose controls have the right types, the model, the rule, and the names that this API has for the
 controls. Leaves: changes in the draft, or ``Malformed(THINKING_NOT_PERMITTED)``. What a control means is vLLM's reading
 (0.32, 0.33): an explicit member of ``chat_template_kwargs`` beats an effort; without one, an effort sets
-``enable_thinking`` and no other switch; a mode that enables and a budget set no switch at all.
+``enable_thinking`` and no other switch; a mode that disables takes the place of the effort; a mode that enables and a
+budget set no switch at all.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _KWARGS = "chat_template_kwargs"
 _NO_EFFORT = "none"
 # The only word that every engine with efforts knows besides none.
 _SOME_EFFORT = "high"
-_DISABLED = {"type": "disabled"}
+_DISABLED = "disabled"
 _BY_EFFORT = "reasoning_effort"
 _IN_TEMPLATE: dict[str, tuple[str, ...]] = {
     "enable_thinking": (ENABLE,),
@@ -54,6 +55,7 @@ def settle(draft: Draft, model: Model, rule: ThinkingRule, grant: Grant, control
         implied = {ENABLE} if on and controls.effort in wishes else set()
         switches = _switches(model, controls, on=on)
         _switch(draft, (name for name in switches if name not in wishes and name not in implied), controls, on=on)
+    _fit_budget(draft, controls)
 
 
 def side_door(draft: Draft) -> None:
@@ -68,15 +70,12 @@ def _wishes(draft: Draft, controls: ThinkingControls) -> dict[str, bool]:
     wishes: dict[str, bool] = {}
     if controls.templated and draft.body.get(_KWARGS):
         wishes = {name: on for name in (ENABLE, THINKING) if (on := draft.get(name)) is not None}
-    if controls.effort is not None:
-        effort = draft.get(controls.effort)
-        if effort is not None:
-            wishes[controls.effort] = effort != _NO_EFFORT
-    if controls.mode is not None:
-        mode = draft.body.get(controls.mode)
-        if mode is not None:
-            wishes[controls.mode] = mode.get("type") != _DISABLED["type"]
-    if not wishes and controls.budget is not None and draft.body.get(controls.budget) is not None:
+    mode = None
+    if controls.mode and (mode := draft.get(controls.mode)) is not None:
+        wishes[controls.mode] = mode != _DISABLED
+    if controls.effort and mode != _DISABLED and (effort := draft.get(controls.effort)) is not None:
+        wishes[controls.effort] = effort != _NO_EFFORT
+    if not wishes and controls.budget and draft.get(controls.budget) is not None:
         wishes[controls.budget] = True
     return wishes
 
@@ -87,6 +86,22 @@ def _switches(model: Model, controls: ThinkingControls, *, on: bool) -> tuple[st
         by_effort = controls.effort if on or controls.effort_has_none else controls.mode
         return () if by_effort is None else (by_effort,)
     return _IN_TEMPLATE.get(model.thinking_switch, ()) if controls.templated else ()
+
+
+def _fit_budget(draft: Draft, controls: ThinkingControls) -> None:
+    """Keep a budget below the longest answer, which may have been lowered: vLLM refuses any other.
+
+    Raises ``Malformed(PARAMETER_OVER_CAP)`` where that leaves too little.
+    """
+    if controls.budget is None or controls.budget_below is None:
+        return
+    budget, answer = draft.get(controls.budget), draft.get(controls.budget_below)
+    if budget is None or budget < answer:
+        return
+    if answer <= controls.least_budget:
+        detail = f"has no room in an answer of at most {answer} tokens"
+        raise Malformed(Reason.PARAMETER_OVER_CAP, detail, param=controls.budget)
+    draft.lower(controls.budget, answer - 1)
 
 
 def _may_enable(rule: ThinkingRule, grant: Grant) -> bool:

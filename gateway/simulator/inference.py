@@ -9,14 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 
 from gateway.simulator import prompt, text
 from gateway.simulator.errors import Refused, unknown_model
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from starlette.requests import Request
 
     from gateway.simulator.state import EngineState
@@ -57,42 +55,6 @@ async def invocations(engine: EngineState, request: Request) -> Response:
     raise Refused("Cannot find suitable handler for request. Expected one of: chat, completion.")
 
 
-async def messages(engine: EngineState, request: Request) -> Response:
-    """``POST /v1/messages``: Anthropic's API; thinking is switched by ``thinking.type``."""
-    value = await _object(request)
-    answer = _answer(engine, value, request, "msg", effort=_anthropic_effort(value))
-    usage = {"input_tokens": answer.prompt.tokens, "output_tokens": answer.expected}
-    head = {"id": answer.id, "type": "message", "role": "assistant", "model": answer.prompt.model}
-    ending = {"stop_reason": "end_turn", "stop_sequence": None}
-
-    async def events() -> AsyncIterator[bytes]:
-        begun = {"input_tokens": answer.prompt.tokens, "output_tokens": 0}
-        start: dict[str, Any] = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": begun}
-        yield _typed_event({"type": "message_start", "message": start})
-        block = {"type": "text", "text": ""}
-        yield _typed_event({"type": "content_block_start", "index": 0, "content_block": block})
-        async for token in answer.tokens():
-            delta = {"type": "text_delta", "text": token}
-            yield _typed_event({"type": "content_block_delta", "index": 0, "delta": delta})
-        yield _typed_event({"type": "content_block_stop", "index": 0})
-        yield _typed_event({"type": "message_delta", "delta": ending, "usage": usage})
-        yield _typed_event({"type": "message_stop"})
-
-    async def whole() -> Response:
-        said = "".join([token async for token in answer.tokens()])
-        return JSONResponse({**head, "content": [{"type": "text", "text": said}], **ending, "usage": usage})
-
-    if answer.prompt.stream:
-        return StreamingResponse(events(), media_type=text.EVENT_STREAM)
-    return await text.until_left(request, whole)
-
-
-async def count_tokens(engine: EngineState, request: Request) -> Response:
-    """``POST /v1/messages/count_tokens``."""
-    value = await _object(request)
-    return JSONResponse({"input_tokens": _prompt(engine, value, effort=_anthropic_effort(value)).tokens})
-
-
 async def tokenize(engine: EngineState, request: Request) -> Response:
     """``POST /tokenize``: the prompt as the engine would see it, no key asked."""
     value = await _object(request)
@@ -129,24 +91,9 @@ async def embeddings(engine: EngineState, request: Request) -> Response:
     return JSONResponse({**head, "data": data, "usage": usage})
 
 
-def _anthropic_effort(value: dict[str, Any]) -> str | None:
-    thinking = value.get("thinking")
-    return "none" if isinstance(thinking, dict) and thinking.get("type") == "disabled" else None
-
-
 def _prompt(engine: EngineState, value: dict[str, Any], *, effort: str | None) -> prompt.Prompt:
     """Read a chat of another API, where ``reasoning_effort`` means nothing and ``effort`` is its own switch."""
     return prompt.chat(engine, {**value, "reasoning_effort": effort})
-
-
-def _answer(
-    engine: EngineState, value: dict[str, Any], request: Request, prefix: str, *, effort: str | None
-) -> text.Answer:
-    return text.Answer(engine, _prompt(engine, value, effort=effort), request, prefix)
-
-
-def _typed_event(value: dict[str, Any]) -> bytes:
-    return text.event(value, value["type"])
 
 
 async def _object(request: Request) -> dict[str, Any]:

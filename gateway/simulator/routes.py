@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 
-from gateway.simulator import audio, control, inference, scoring
+from gateway.simulator import anthropic, audio, control, inference, scoring
 from gateway.simulator.metrics import metrics
 from gateway.simulator.responses import responses
 
@@ -137,8 +137,8 @@ ALWAYS: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/completions/render", inference.tokenize),
     ("POST", "/v1/embeddings", inference.embeddings),
     ("POST", "/v1/load_lora_adapter", control.load_adapter),
-    ("POST", "/v1/messages", inference.messages),
-    ("POST", "/v1/messages/count_tokens", inference.count_tokens),
+    ("POST", "/v1/messages", anthropic.messages),
+    ("POST", "/v1/messages/count_tokens", anthropic.count_tokens),
     ("POST", "/v1/messages/render", inference.tokenize),
     ("GET", "/v1/models", models),
     ("POST", "/v1/rerank", scoring.rerank),

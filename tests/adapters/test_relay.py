@@ -242,6 +242,13 @@ async def test_a_stream_arrives_as_it_is_and_its_count_is_read(step: int) -> Non
         assert relay.pool.idle == 1
 
 
+async def test_a_count_in_two_parts_is_put_together() -> None:
+    parts = (b'data: {"usage":{"prompt_tokens":5}}\n\n', event("a"), b'data: {"usage":{"completion_tokens":7}}\n\n')
+    async with relaying(says(STREAM + b"".join(map(chunk, (*parts, DONE))) + LAST, step=1)) as relay:
+        assert (await relay.served.ask(ASK_STREAM)).body == b"".join(parts) + DONE
+        assert (await relay.delivery()).usage == Usage(5, 7)
+
+
 async def test_the_head_and_each_event_are_passed_on_at_once() -> None:
     go = asyncio.Event()
 

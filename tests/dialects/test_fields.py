@@ -9,6 +9,8 @@ from gateway.dialects.fields import Treatment, load
 from gateway.dialects.registry import DIALECTS, FACTS, Facts
 
 CHAT = load("openai_chat")
+MESSAGES = load("anthropic_messages")
+COUNT_TOKENS = load("anthropic_count_tokens")
 SCORE = load("score")
 RESPONSES = load("openai_responses")
 CATALOGUES = sorted((Path(__file__).parents[1] / "corpus").glob("fields-*.json"))
@@ -102,6 +104,48 @@ def test_the_standard_of_chat_is_frozen() -> None:
         "top_p",
         "user",
     ]
+
+
+def test_the_standard_of_messages_is_frozen() -> None:
+    assert sorted(MESSAGES.standard) == [
+        "cache_control",
+        "context_management",
+        "diagnostics",
+        "max_tokens",
+        "messages",
+        "metadata",
+        "model",
+        "output_config.format",
+        "service_tier",
+        "speed",
+        "stop_sequences",
+        "stream",
+        "system",
+        "temperature",
+        "thinking.display",
+        "tool_choice",
+        "tools",
+        "top_k",
+        "top_p",
+    ]
+    assert sorted(COUNT_TOKENS.standard) == [
+        "cache_control",
+        "context_management",
+        "messages",
+        "model",
+        "output_config.format",
+        "speed",
+        "system",
+        "thinking.display",
+        "tool_choice",
+        "tools",
+    ]
+
+
+def test_a_table_may_take_fields_of_another_one() -> None:
+    assert COUNT_TOKENS.fields["messages"] == MESSAGES.fields["messages"]
+    assert COUNT_TOKENS.fields["thinking.type"] == MESSAGES.fields["thinking.type"]
+    assert "max_tokens" not in COUNT_TOKENS.fields
 
 
 @pytest.mark.parametrize(

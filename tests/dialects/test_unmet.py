@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.unmet import of_chat, stream_options, tool_choice
+from gateway.dialects.unmet import of_chat, of_messages, stream_options, tool_choice
 
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 
@@ -34,3 +34,41 @@ def test_other_apis_look_for_what_they_have() -> None:
     assert tool_choice({**body, "tools": [TOOL]}) == []
     assert stream_options(body) == [("stream_options", "needs stream: true")]
     assert stream_options({**body, "stream": True}) == []
+
+
+@pytest.mark.parametrize(
+    "body, found",
+    [
+        ({}, []),
+        ({"tools": [TOOL], "tool_choice": {"type": "any"}}, []),
+        ({"tools": []}, [("tools", "")]),
+        ({"tool_choice": {"type": "auto"}, "tools": None}, [("tool_choice", "")]),
+        ({"tool_choice": {"type": "none"}, "tools": []}, [("tool_choice", ""), ("tools", "")]),
+        ({"tool_choice": {"type": "any"}}, [("tool_choice", "needs tools")]),
+        ({"tool_choice": {"type": "tool", "name": "f"}}, [("tool_choice", "needs tools")]),
+        ({"thinking": None}, []),
+        ({"thinking": {}}, []),
+        ({"thinking": {"type": None}}, []),
+        ({"thinking": {"type": "adaptive", "display": "omitted"}}, []),
+        ({"thinking": {"type": "disabled"}}, []),
+        ({"thinking": {"budget_tokens": 2048}}, [("thinking.type", "is missing")]),
+        ({"thinking": {"display": "omitted"}}, []),
+        ({"thinking": {"type": "enabled"}}, [("thinking.budget_tokens", "is missing")]),
+        ({"thinking": {"type": "enabled", "budget_tokens": 2048}}, []),
+        ({"thinking": {"type": "enabled", "budget_tokens": 2048}, "max_tokens": 2049}, []),
+        (
+            {"thinking": {"type": "enabled", "budget_tokens": 2048}, "max_tokens": 2048},
+            [("thinking.budget_tokens", "must be less than max_tokens")],
+        ),
+        (
+            {"thinking": {"type": "adaptive", "budget_tokens": 2048}},
+            [("thinking.budget_tokens", "goes with thinking.type enabled alone")],
+        ),
+        (
+            {"thinking": {"type": "disabled", "budget_tokens": 2048}},
+            [("thinking.budget_tokens", "goes with thinking.type enabled alone")],
+        ),
+    ],
+)
+def test_messages_look_for_tools_and_for_a_budget_that_fits(body: dict[str, Any], found: list[tuple[str, str]]) -> None:
+    assert of_messages(body) == found

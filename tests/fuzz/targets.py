@@ -16,6 +16,7 @@ from tests.fuzz.chat import fuzz_chat
 from tests.fuzz.connections import fuzz_differential, fuzz_edge
 from tests.fuzz.credentials import fuzz_compact_jws, fuzz_credential
 from tests.fuzz.forms import fuzz_form
+from tests.fuzz.messages import fuzz_message_events, fuzz_messages
 from tests.fuzz.readers import fuzz_event_stream, fuzz_headers, fuzz_response, fuzz_strict_json, fuzz_target
 from tests.fuzz.records import fuzz_audit, fuzz_log
 from tests.fuzz.responses import fuzz_response_events, fuzz_responses
@@ -36,6 +37,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "chat": fuzz_chat,
     "responses": fuzz_responses,
     "response-events": fuzz_response_events,
+    "messages": fuzz_messages,
+    "message-events": fuzz_message_events,
     "edge": fuzz_edge,
     "differential": fuzz_differential,
     "audit": fuzz_audit,
@@ -58,6 +61,8 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "chat": ("json", "calls"),
     "responses": ("json", "responses"),
     "response-events": ("events", "responses"),
+    "messages": ("json", "messages"),
+    "message-events": ("events", "messages"),
     "edge": ("http",),
     "differential": ("http",),
     "audit": ("records",),

@@ -70,6 +70,8 @@ def test_a_value_over_its_cap_is_lowered_where_the_policy_says_so() -> None:
             [{"role": "assistant", "tool_calls": [{"index": 1, "function": {"name": "f", "arguments": "{}"}}]}],
             3,
         ),
+        ("messages", [{"role": "user", "content": [{"type": "image", "source": {"data": "iVBORw0KGgo="}}]}], 0),
+        ("messages", [{"content": [{"type": "tool_use", "input": {"source": "abc", "role": ["de"]}}]}], 15),
         ("tools", [{"function": {"name": "f"}}], 13),
         ("input", ["ab", "c"], 3),
         ("input", "ab", 2),

@@ -71,11 +71,6 @@ REFUSED = [
         CONTROL,
     ),
     Broken(
-        *second("POST /v1/messages/count_tokens", "anthropic-count-tokens", "    body_limit: 1MiB\n"),
-        "dialect: anthropic-count-tokens",
-        "does not serve anthropic-count-tokens yet",
-    ),
-    Broken(
         *second("GET /.well-known/oauth-protected-resource", "openai-models"), "allow: GET /.well-known", "own metadata"
     ),
     Broken("card: BAAI/bge-m3", "thinking_switch: none", "  embed:    {", "nothing in it thinks"),

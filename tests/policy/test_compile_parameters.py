@@ -19,12 +19,6 @@ REFUSED = [
     Broken("parameters:\n  chat:", "parameters:\n  chatt:", "  chatt:", "no endpoint `chatt`; the nearest is `chat`"),
     Broken("parameters:\n  chat:", "parameters:\n  chatt:", "  chat:\n", "say under `parameters.chat`"),
     Broken("parameters:\n", "parameters:\n  models: {accept: [model]}\n", "  models: {accept", "has no body"),
-    Broken(
-        "dialect: openai-embeddings",
-        "dialect: anthropic-count-tokens",
-        "dialect: anthropic-count-tokens",
-        "does not serve anthropic-count-tokens yet",
-    ),
     # accept
     Broken(
         ACCEPT, "accept: [standard, topk]", "accept: [standard, topk]", "knows no field 'topk'; the nearest is `top_k`"

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.dialects.registry import FACTS
 from gateway.policy.decision import Deny
-from gateway.policy.model import Endpoint, ThinkingRule
+from gateway.policy.model import Endpoint, ParameterRules, ThinkingRule
 from gateway.reasons import Reason
 from tests.policy.planes import PARTNER, ask, plane
 
@@ -347,3 +347,157 @@ def test_the_effort_of_chat_is_no_control_of_a_response() -> None:
 def test_a_completion_has_a_budget_and_no_switch(thinking: ThinkingRule, sent: object) -> None:
     assert elsewhere("completions", {"thinking_token_budget": 5}, thinking) == sent
     assert elsewhere("completions", {}, thinking) == {}
+
+
+# Anthropic's API: a mode beside an effort that has no word for off, and a budget within the answer
+
+DISABLED, ADAPTIVE = {"thinking": {"type": "disabled"}}, {"thinking": {"type": "adaptive"}}
+ENABLED = {"thinking": {"type": "enabled", "budget_tokens": 2048}}
+HIGH = {"output_config": {"effort": "high"}}
+
+
+def messages(
+    body: dict[str, Any],
+    thinking: ThinkingRule,
+    model: str = "local",
+    *,
+    groups: tuple[str, ...] = (),
+    dialect: str = "anthropic-messages",
+) -> Reason | dict[str, Any]:
+    """Give the reason, or the controls as they are sent."""
+    parameters = ParameterRules(accept=FACTS[dialect].standard, thinking=thinking)
+    rules = plane(endpoints=[Endpoint("messages", "POST", b"/v1/messages", dialect, parameters=parameters)])
+    verdict, sent = ask({**ASKED, "model": model, **body}, rules, groups=groups, endpoint="messages")
+    if isinstance(verdict, Deny):
+        return verdict.reason
+    if not thinking.default_enabled:
+        _, again = ask({**sent, "model": model}, rules, groups=groups, endpoint="messages")
+        assert again == sent, "the judge would not send its own work again"
+    return {name: sent[name] for name in (KWARGS, "thinking", "output_config") if name in sent}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"thinking": None},
+        {"thinking": {}},
+        {"thinking": {"type": None, "budget_tokens": None}},
+        {"output_config": {}},
+        {"output_config": {"effort": None}},
+        {"thinking": {}, KWARGS: {"enable_thinking": None}},
+    ],
+)
+@pytest.mark.parametrize(
+    "model, off, on",
+    [
+        ("local", OFF, ON),
+        ("reasoner", switches("thinking", on=False), switches("thinking", on=True)),
+        ("twice", switches("enable_thinking", "thinking", on=False), switches("enable_thinking", "thinking", on=True)),
+        ("effort", DISABLED, HIGH),
+        ("plain", {}, {}),
+    ],
+)
+def test_messages_without_a_wish_are_an_omission(
+    body: dict[str, Any], model: str, off: dict[str, Any], on: dict[str, Any]
+) -> None:
+    assert messages(body, rule(), model) == off
+    assert messages(body, rule(default_enabled=True), model) == on
+    assert messages(body, rule(), model, dialect="anthropic-count-tokens") == off
+
+
+@pytest.mark.parametrize(
+    "model, body, sent",
+    [
+        ("local", DISABLED, {**DISABLED, **OFF}),
+        ("local", {**DISABLED, **HIGH}, {**DISABLED, **HIGH, **OFF}),
+        ("local", {**DISABLED, **OFF}, {**DISABLED, **OFF}),
+        ("local", OFF, OFF),
+        ("reasoner", DISABLED, {**DISABLED, **switches("thinking", on=False)}),
+        ("effort", DISABLED, DISABLED),
+        ("effort", {**DISABLED, **HIGH}, {**DISABLED, **HIGH}),
+        ("effort", OFF, {**OFF, **DISABLED}),
+        ("plain", DISABLED, DISABLED),
+    ],
+)
+def test_disabled_beats_an_effort_and_is_said_so_that_the_model_heeds_it(
+    model: str, body: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    assert messages(body, rule(), model) == sent
+
+
+MODES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("local", ENABLED, {**ENABLED, **ON}),
+    ("local", ADAPTIVE, {**ADAPTIVE, **ON}),
+    ("local", HIGH, HIGH),
+    ("local", {**ADAPTIVE, **HIGH}, {**ADAPTIVE, **HIGH}),
+    ("local", {**ENABLED, **ON}, {**ENABLED, **ON}),
+    ("local", ON, ON),
+    ("reasoner", ENABLED, {**ENABLED, **switches("thinking", on=True)}),
+    ("reasoner", {**ADAPTIVE, **HIGH}, {**ADAPTIVE, **HIGH, **switches("thinking", on=True)}),
+    ("twice", ADAPTIVE, {**ADAPTIVE, **switches("enable_thinking", "thinking", on=True)}),
+    ("twice", HIGH, {**HIGH, **switches("thinking", on=True)}),
+    ("effort", ADAPTIVE, {**ADAPTIVE, **HIGH}),
+    ("effort", {"output_config": {"effort": "low"}, **ADAPTIVE}, {"output_config": {"effort": "low"}, **ADAPTIVE}),
+    ("plain", ADAPTIVE, ADAPTIVE),
+]
+
+
+@pytest.mark.parametrize("model, body, sent", MODES)
+def test_a_mode_that_enables_sets_the_switch_too_since_vllm_would_not(
+    model: str, body: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    assert messages(body, rule(), model, groups=("reasoning",)) == sent
+    assert messages(body, rule(), model) is Reason.THINKING_NOT_PERMITTED
+
+
+@pytest.mark.parametrize("body", [{**ENABLED, **OFF}, {**DISABLED, **ON}, {**HIGH, **OFF}])
+def test_a_mode_and_a_switch_that_contradict_each_other_are_sent_as_they_are(body: dict[str, Any]) -> None:
+    assert messages(body, rule(), groups=("reasoning",)) == body
+    assert messages(body, rule()) is Reason.THINKING_NOT_PERMITTED
+
+
+@pytest.mark.parametrize(
+    "model, body, sent",
+    [
+        ("local", ENABLED, {**DISABLED, **OFF}),
+        ("local", ADAPTIVE, {**DISABLED, **OFF}),
+        ("local", HIGH, OFF),
+        ("local", {**ENABLED, **HIGH, **ON}, {**DISABLED, **OFF}),
+        ("local", {**DISABLED, **HIGH, **ON}, {**DISABLED, **OFF}),
+        ("reasoner", ENABLED, {**DISABLED, **switches("thinking", on=False)}),
+        ("effort", HIGH, DISABLED),
+        ("effort", ADAPTIVE, DISABLED),
+        ("effort", ENABLED, DISABLED),
+        ("plain", HIGH, {}),
+    ],
+)
+def test_otherwise_disable_says_disabled_and_takes_effort_and_budget_away(
+    model: str, body: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    assert messages(body, rule(disable_otherwise=True), model) == sent
+
+
+def budget(tokens: int, **body: Any) -> Reason | dict[str, Any]:  # noqa: ANN401
+    return messages({"thinking": {"type": "enabled", "budget_tokens": tokens}, **body}, ThinkingRule())
+
+
+def test_a_budget_stays_below_an_answer_that_was_lowered() -> None:
+    lowered = {"thinking": {"type": "enabled", "budget_tokens": 4095}, **ON}
+    assert budget(4095) == lowered
+    assert budget(4096) == lowered
+    assert budget(31999, max_tokens=32000) == lowered
+
+
+def test_a_budget_that_the_callers_own_answer_cannot_hold_is_the_callers_fault() -> None:
+    assert budget(2048, max_tokens=2048) is Reason.PARAMETER_INVALID
+    assert budget(2048, max_tokens=2049) == {**ENABLED, **ON}
+
+
+def test_a_model_whose_answers_are_shorter_than_the_least_budget_takes_none() -> None:
+    assert messages(ENABLED, ThinkingRule(), "twice") is Reason.PARAMETER_OVER_CAP
+
+
+def test_where_no_answer_is_made_a_budget_has_no_bound() -> None:
+    body = {"thinking": {"type": "enabled", "budget_tokens": 9999}}
+    assert messages(body, ThinkingRule(), dialect="anthropic-count-tokens") == {**body, **ON}

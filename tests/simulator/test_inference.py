@@ -30,9 +30,6 @@ async def test_a_batch_takes_conversations(asking: Asking) -> None:
 @pytest.mark.parametrize(
     "path, body, switch",
     [
-        ("/v1/messages", hi(max_tokens=2), {"thinking": {"type": "disabled"}}),
-        ("/v1/messages", hi(max_tokens=2), {"chat_template_kwargs": OFF}),
-        ("/v1/messages/count_tokens", hi(), {"thinking": {"type": "disabled"}}),
         ("/v1/responses", INPUT, {"reasoning": {"effort": "none"}}),
         ("/v1/responses", {"input": hi()["messages"]}, {"chat_template_kwargs": OFF}),
         ("/tokenize", hi(), {"chat_template_kwargs": OFF}),
@@ -49,13 +46,6 @@ async def test_each_api_has_its_own_switch(
 
     assert await tokens({**body, "reasoning_effort": "none"}) == 14
     assert await tokens({**body, **switch}) == 20
-
-
-async def test_messages_stream_with_named_events(asking: Asking) -> None:
-    events = await asking.events("/v1/messages", hi(max_tokens=2, stream=True))
-    names = [event.split("\n")[0].removeprefix("event: ") for event in events]
-    assert names[:3] == ["message_start", "content_block_start", "content_block_delta"]
-    assert names[-3:] == ["content_block_stop", "message_delta", "message_stop"]
 
 
 async def test_embeddings_count_their_input(asking: Asking) -> None:
