@@ -1,4 +1,4 @@
-"""The composition root: settings and policies in, one ASGI application for each plane out.
+"""The composition root: settings and policies in, one application for each plane out.
 
 Everything that outlives a policy is made here once (pools, keys, records); everything that a policy decides is made
 anew at each reload and put in place in one step. A policy that does not fit the settings is refused as a whole, and
@@ -11,14 +11,13 @@ import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from os import urandom
 from time import monotonic
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import structlog
 
 from gateway.adapters.authenticator import Authenticator, signers_of
 from gateway.adapters.catalogue import EngineCatalogue
 from gateway.adapters.clock import SystemClock, new_request_id
-from gateway.adapters.edge import EXTENSION
 from gateway.adapters.engine import Engine
 from gateway.adapters.engine_client import EngineClient
 from gateway.adapters.engine_pool import CaFileUnusable, EnginePool, trust
@@ -44,8 +43,6 @@ from gateway.settings import OPS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, HTTPScope
-
     from gateway.adapters.audit_log import AuditLog
     from gateway.adapters.downstream import Downstream
     from gateway.adapters.metrics import Metrics
@@ -67,16 +64,14 @@ class Misfit(Exception):  # noqa: N818  (says what is so)
 
 
 class PlaneApp:
-    """The ASGI application of one listener; ``enforcement`` is replaced as a whole when the policy changes."""
+    """The application of one listener; ``enforcement`` is replaced as a whole when the policy changes."""
 
     def __init__(self, enforcement: Enforcement[Downstream], metrics: Metrics) -> None:
         self.enforcement = enforcement
         self._metrics = metrics
 
-    async def __call__(self, scope: HTTPScope, _receive: ASGIReceiveCallable, _send: ASGISendCallable) -> None:
+    async def __call__(self, inbound: Downstream) -> None:
         """Answer one request that came through ``EdgeProtocol``; no other server shows the target as it was sent."""
-        # Taken out, since scope and request would otherwise hold each other until the garbage collector comes.
-        inbound = cast("Downstream", cast("dict[str, object]", scope["extensions"]).pop(EXTENSION))
         try:
             await self.enforcement.serve(inbound)
         finally:

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic
 
+from gateway.anonymous import Anonymous, Notice
 from gateway.audit import AuditRecord, Outcome, Verdict
 from gateway.dialects.form_body import FormBody
 from gateway.dialects.openai_models import ModelEntry, model_body, models_body
@@ -19,30 +20,28 @@ from gateway.engine.choice import mark
 from gateway.gatehouse import Gatehouse
 from gateway.identity import dpop
 from gateway.identity.challenge import challenge
-from gateway.policy.decide import accepted, admit, endpoint_for, judge
+from gateway.policy.decide import admit, endpoint_for, judge
 from gateway.policy.decision import Deny
-from gateway.policy.plane_metadata import metadata_of, refused_question
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
 from gateway.reasons import Malformed, Reason, Unavailable
 from gateway.refusal import Refusal
 from gateway.upload import check_announced, receive, written
-from gateway.wire.cors import CorsRule
 from gateway.wire.headers import RequestHeaders, media_type_is_json
 from gateway.wire.target import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from gateway.dialects.call import Dialect
     from gateway.dialects.openai_models import ServedModel
     from gateway.identity.credential import Credential
-    from gateway.policy.decision import Grant, Permit
+    from gateway.policy.decision import Change, Grant
     from gateway.policy.model import Deadlines, Endpoint, Plane
     from gateway.ports import Inbound, Ports, Spool
     from gateway.wire.hosts import HostRule
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Reading:
     """Room 2's work: what is asked for, and by which credential."""
 
@@ -66,10 +65,10 @@ class Enforcement(Generic[InboundT]):
         self._gatehouse = Gatehouse(plane, ports.authenticator, ports.clock, ports.proofs)
         endpoints = [endpoint for by_method in plane.endpoints.values() for endpoint in by_method.values()]
         self._endpoints = {endpoint.name: endpoint for endpoint in endpoints}
+        self._targets = {path: Target.parse(path) for path in plane.endpoints}  # what nearly everybody asks for
         self._deadlines = {endpoint.name: _resolved(endpoint.deadlines, deadlines) for endpoint in endpoints}
-        self._cors = CorsRule(plane.cors_origins)
         self._default_dialect = DIALECTS["openai-chat"]
-        self._metadata = metadata_of(plane)
+        self._anonymous = Anonymous(plane)
 
     async def serve(self, inbound: InboundT) -> None:
         """Answer one request and record it, whatever happens."""
@@ -112,12 +111,11 @@ class Enforcement(Generic[InboundT]):
         reading = self._read(inbound, record)
         if isinstance(reading, Deny):
             return Refusal.of(reading)
-        if isinstance(reading, RequestHeaders):
-            await self._describe(inbound, record, reading)
-            return None
-        if isinstance(reading, list):
+        if isinstance(reading, Notice):
+            if reading.locked:
+                await self._gatehouse.open_edge(reading.assertion)
             record.verdict, record.outcome, record.status = Verdict.PERMIT, Outcome.OK, _OK
-            inbound.answer(_OK, [*_lines(record.id), *reading], b"")
+            inbound.answer(_OK, [*_lines(record.id), *reading.lines], reading.body)
             return None
         visitor = await self._gatehouse.enter(reading.credential, reading.headers, inbound.peer, reading.asked)
         record.subject = visitor.principal.subject
@@ -140,22 +138,19 @@ class Enforcement(Generic[InboundT]):
             if spool is not None:
                 spool.close()
 
-    def _read(self, inbound: InboundT, record: AuditRecord) -> _Reading | RequestHeaders | list[bytes] | Deny:
-        """Room 2: syntax, then host, path, method, query, credential.
-
-        Gives headers alone if the metadata are asked for, and the answer's lines for a browser's preflight.
-        """
+    def _read(self, inbound: InboundT, record: AuditRecord) -> _Reading | Notice | Deny:
+        """Room 2: syntax, then host, path, method, query, credential; a notice where no caller is needed."""
         if inbound.refusal is not None:
             raise inbound.refusal
-        not_canonical = target = None
+        not_canonical = None
         try:
-            target = Target.parse(inbound.target)
+            target = self._targets.get(inbound.target) or Target.parse(inbound.target)
         except Malformed as malformed:
             if malformed.reason is not Reason.TARGET_NOT_CANONICAL:
                 raise
-            not_canonical = malformed  # a 404 like any other: syntax and host come first
+            not_canonical, target = malformed, None  # a 404 like any other: syntax and host come first
         headers = RequestHeaders.parse(inbound.headers, http_version=inbound.http_version, hosts=self._hosts)
-        raw, inbound.lines = inbound.headers, self._cors.lines(headers.origin)
+        raw, inbound.lines = inbound.headers, self._anonymous.lines(headers.origin)
         inbound.headers = []  # a stream may last for minutes: what nobody reads again must not last with it
         record.client_request_id = headers.request_id
         record.edge_ip = headers.cf_connecting_ip
@@ -164,37 +159,19 @@ class Enforcement(Generic[InboundT]):
             raise Unavailable(Reason.AUDIT_UNAVAILABLE)
         if target is None:
             raise not_canonical or Malformed(Reason.TARGET_MALFORMED)
-        if self._metadata and target.path == self._metadata.path:
-            return refused_question(inbound.method, target) or headers
+        notice = self._anonymous.notice(inbound.method, target, headers, raw)
+        if notice is not None:
+            return notice
         endpoint = endpoint_for(self.plane, inbound.method, target)
         if isinstance(endpoint, Deny):
-            return self._preflight(inbound, raw, headers.origin, target) or endpoint
+            return endpoint
         record.endpoint = endpoint.name
         if endpoint.dialect not in DIALECTS:
             return Deny(Reason.NO_SUCH_ENDPOINT, record=f"dialect {endpoint.dialect} is not served by this version")
         credential = self._gatehouse.read(headers, inbound.peer)
-        record.credential = credential.kind.value
+        record.credential = credential.kind._value_
         asked = dpop.Asked(inbound.method, headers.host, target.path.decode("ascii"), inbound.certificate)
         return _Reading(endpoint, headers, credential, asked)
-
-    def _preflight(
-        self, inbound: Inbound, raw: Sequence[tuple[bytes, bytes]], origin: bytes | None, target: Target
-    ) -> list[bytes] | None:
-        """Give the lines of the answer to a browser that asks before it sends; ``None`` where nobody may be told."""
-        methods = self.plane.endpoints.get(target.path)
-        if inbound.method != "OPTIONS" or methods is None:
-            return None
-        lines = self._cors.preflight(origin, raw, accepted(self.plane, methods))
-        if lines is not None:
-            inbound.lines = ()
-        return lines
-
-    async def _describe(self, inbound: InboundT, record: AuditRecord, headers: RequestHeaders) -> None:
-        """Answer with the plane's metadata (RFC 9728 §3.2): to anybody who passes the lock of the edge."""
-        await self._gatehouse.open_edge(headers.access_assertion)
-        if self._metadata:
-            record.verdict, record.outcome, record.status = Verdict.PERMIT, Outcome.OK, _OK
-            inbound.answer(_OK, [*_lines(record.id), b"content-type: application/json\r\n"], self._metadata.body)
 
     async def _judge(
         self, inbound: InboundT, record: AuditRecord, reading: _Reading, grant: Grant, spool: Spool | None
@@ -228,10 +205,10 @@ class Enforcement(Generic[InboundT]):
             method,
             path,
             dialect.write(call, permit.changes),
-            next((bool(change.value) for change in reversed(permit.changes) if change.field == "stream"), call.stream),
+            permit.stream,
             dialect,
             self._deadlines[endpoint.name],
-            _lines(record.id, permit),
+            [*_lines(record.id), *_named(permit.changes, record.changes)],
             model=permit.model.served_as,
             mark=mark(grant.client.name, call.fields),
         )
@@ -314,7 +291,7 @@ class Enforcement(Generic[InboundT]):
             refusal.reason,
             self.plane.name,
             endpoint.needs if endpoint else (),
-            self._metadata.url if self._metadata else None,
+            self._anonymous.metadata.url if self._anonymous.metadata else None,
             proofs=" ".join(dpop.ALGORITHMS) if self._gatehouse.takes_proofs else "",
             code=refusal.code,
         )
@@ -363,17 +340,20 @@ async def _body(inbound: Inbound, headers: RequestHeaders, at_most: int) -> byte
     return await inbound.read_body(at_most)
 
 
-def _lines(request_id: str, permit: Permit | None = None) -> list[bytes]:
-    """Give the header lines of an answer that goes through; dropped, lowered and replaced fields are named."""
-    lines = [b"x-request-id: %b\r\n" % request_id.encode("ascii"), *_ALWAYS]
-    if permit is not None and permit.changes:
-        named = ", ".join(
-            [str(change) for change in permit.changes if change.action != "set" and change.field != "model"]
-        )
-        if named:
-            # Names of dropped fields are the caller's own text: nothing of it may end the header line.
-            lines.append(b"x-gateway-changes: %b\r\n" % _UNSAFE.sub("?", named)[:_NAMED_AT_MOST].encode("ascii"))
-    return lines
+def _lines(request_id: str) -> list[bytes]:
+    """Give the header lines of an answer that goes through."""
+    return [b"x-request-id: %b\r\n" % request_id.encode("ascii"), *_ALWAYS]
+
+
+def _named(changes: Iterable[Change], texts: Iterable[str]) -> list[bytes]:
+    """Give the line that names fields that were dropped, lowered and replaced, if there are any."""
+    named = [
+        text for change, text in zip(changes, texts, strict=True) if change.action != "set" and change.field != "model"
+    ]
+    if not named:
+        return []
+    # Names of dropped fields are the caller's own text: nothing of it may end the header line.
+    return [b"x-gateway-changes: %b\r\n" % _UNSAFE.sub("?", ", ".join(named))[:_NAMED_AT_MOST].encode("ascii")]
 
 
 def _resolved(own: Deadlines, settings: Deadlines) -> Deadlines:

@@ -13,14 +13,12 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Protocol
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 from gateway.reasons import Malformed, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
-
-    from uvicorn._types import ASGI3Application
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 
     from gateway.adapters.edge import EdgeProtocol
 
@@ -40,54 +38,56 @@ class Exchange(Protocol):
         """Learn that the client takes bytes again."""
 
 
-class Wake:
-    """What uvicorn's cycle needs of an ``asyncio.Event``, for one waiter, and 0.7 KB lighter for each open stream."""
-
-    __slots__ = ("_set", "_waiter")
-
-    def __init__(self) -> None:
-        self._set = False
-        self._waiter: asyncio.Future[None] | None = None
-
-    def set(self) -> None:
-        """Wake the waiter, or let the next one through."""
-        self._set = True
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    def clear(self) -> None:
-        """Let the next one wait."""
-        self._set = False
-
-    async def wait(self) -> None:
-        """Wait until ``set`` is called, if it was not."""
-        if not self._set:
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-
-
-class Downstream(RequestResponseCycle):
+class Downstream:
     """The server's side of one request.
 
-    uvicorn's cycle keeps the request side (``receive`` and its flow control); the response side is written by the
-    methods below. ``refusal`` is set where the connection's parser could not read the head, ``body_fault`` where it
-    could not read on behind it.
+    ``refusal`` is set where the connection's parser could not read the head, ``body_fault`` where it could not read on
+    behind it. ``body``: what arrived and was not read yet; ``more_body``: the rest follows. ``answered``: the status
+    line is on its way, so that a failure can only cut the answer off. ``complete``: the answer is out to its end, or
+    cut off. ``disconnected``: the client left before that.
     """
 
-    edge: EdgeProtocol
-    method: str
-    target: bytes
-    http_version: str
-    headers: list[tuple[bytes, bytes]]
-    peer: str | None
-    refusal: Malformed | None = None
-    body_fault: Malformed | None = None
-    exchange: Exchange | None = None
-    lines: tuple[bytes, ...] = ()
-    bytes_in = 0
-    bytes_out = 0
-    _chunked = False
-    _until_close = False
+    __slots__ = (
+        "_chunked", "_until_close", "_waiter", "answered", "body", "body_fault", "bytes_in", "bytes_out", "complete",
+        "disconnected", "edge", "exchange", "expects_continue", "flow", "headers", "http_version", "keep_alive",
+        "lines", "method", "more_body", "peer", "refusal", "target", "transport",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        edge: EdgeProtocol,
+        method: str,
+        target: bytes,
+        http_version: str,
+        headers: list[tuple[bytes, bytes]],
+        *,
+        keep_alive: bool,
+    ) -> None:
+        self.edge = edge
+        self.transport = edge.transport
+        self.flow = edge.flow
+        self.method = method
+        self.target = target
+        self.http_version = http_version
+        self.headers = headers
+        self.peer = edge.client[0] if edge.client else None
+        self.keep_alive = keep_alive and http_version == "1.1"
+        # RFC 9110 §10.1.1; another expectation is refused before anybody reads a body.
+        self.expects_continue = b"expect" in dict(headers) and http_version == "1.1"
+        self.refusal: Malformed | None = None
+        self.body_fault: Malformed | None = None
+        self.exchange: Exchange | None = None
+        self.body = bytearray()
+        self.more_body = True
+        self.answered = False
+        self.complete = False
+        self.disconnected = False
+        self.lines: tuple[bytes, ...] = ()
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self._chunked = False
+        self._until_close = False
+        self._waiter: asyncio.Future[None] | None = None
 
     @property
     def certificate(self) -> str | None:
@@ -95,21 +95,26 @@ class Downstream(RequestResponseCycle):
         return self.edge.certificate
 
     @property
-    def answered(self) -> bool:
-        """Whether the status line is on its way; from then on a failure can only cut the answer off."""
-        return self.response_started
-
-    @property
     def paused(self) -> bool:
         """Whether the client reads too slowly for more to be written now."""
         return self.flow.write_paused
 
-    async def run_asgi(self, app: ASGI3Application) -> None:
+    @property
+    def reading(self) -> bool:
+        """Whether somebody waits for more of the body, and was not told yet that there is some."""
+        return self._waiter is not None and not self._waiter.done()
+
+    async def run(self, app: Callable[[Downstream], Awaitable[None]]) -> None:
         """Run the application; where it leaves no whole answer, end the connection instead of wording one here."""
         try:
-            await app(self.scope, self.receive, self.send)
+            await app(self)
         finally:
             self.cut_off()
+
+    def wake(self) -> None:
+        """Tell who reads the body that there is more of it, or never will be."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def read_body(self, at_most: int) -> bytes:
         """Read the request body of at most so many bytes, within the listener's time for it.
@@ -117,25 +122,50 @@ class Downstream(RequestResponseCycle):
         Raises ``Malformed`` with ``BODY_TOO_LARGE``, ``REQUEST_TIMEOUT`` or the parser's reason; ``ConnectionError``
         when the client left.
         """
-        if not self.more_body and self.body_fault is None and not self.disconnected and len(self.body) <= at_most:
-            body, self.body = bytes(self.body), bytearray()
-            self.bytes_in = len(body)
-        else:
+        if self.more_body:
             try:
                 async with asyncio.timeout(self.edge.limits.body_s):
-                    body = await self._read(at_most)
+                    await self._arrive(at_most)
             except TimeoutError:
                 raise Malformed(Reason.REQUEST_TIMEOUT, "the body did not arrive in time") from None
+        else:
+            self._look(at_most)
+        body, self.body = bytes(self.body), bytearray()
         self.flow.resume_reading()  # a large body paused it; from here on a leave must be seen
         return body
 
-    async def _read(self, at_most: int) -> bytes:
-        parts: list[bytes] = []
-        more = True
-        while more:
-            part, more = await self._piece(at_most)
-            parts.append(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+    async def _arrive(self, at_most: int) -> None:
+        """Wait until the body is there. Raises as ``read_body`` does."""
+        self._look(at_most)
+        while self.more_body:
+            await self._more()
+            self._look(at_most)
+
+    def _look(self, at_most: int) -> None:
+        """Look at what arrived so far. Raises as ``read_body`` does."""
+        self._check()
+        self.bytes_in = len(self.body)
+        if self.bytes_in > at_most:
+            self.body.clear()
+            raise Malformed(Reason.BODY_TOO_LARGE, f"more than {at_most} bytes")
+
+    def _check(self) -> None:
+        if self.disconnected or self.complete:
+            raise ConnectionError
+        if self.body_fault is not None:
+            raise self.body_fault
+
+    async def _more(self) -> None:
+        """Wait until more of the body came, or none will."""
+        if self.expects_continue and not self.transport.is_closing():
+            self.expects_continue = False
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self.flow.resume_reading()
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
 
     async def pieces(self, at_most: int) -> AsyncGenerator[bytes, None]:
         """Read the request body in pieces; while one is looked at, the client can send one more and then waits.
@@ -155,19 +185,19 @@ class Downstream(RequestResponseCycle):
 
     async def _piece(self, at_most: int) -> tuple[bytes, bool]:
         """Wait for more of the body; give it, and whether there is still more."""
-        message = await self.receive()
-        if message["type"] != "http.request":
-            raise ConnectionError
-        if self.body_fault is not None:
-            raise self.body_fault
-        self.bytes_in += len(message["body"])
+        self._check()
+        while self.more_body and not self.body:
+            await self._more()
+            self._check()
+        part, self.body = bytes(self.body), bytearray()
+        self.bytes_in += len(part)
         if self.bytes_in > at_most:
             raise Malformed(Reason.BODY_TOO_LARGE, f"more than {at_most} bytes")
-        return message["body"], message["more_body"]
+        return part, self.more_body
 
     def answer(self, status: int, lines: Iterable[bytes], body: bytes) -> None:
         """Write a whole answer; a request whose body was not read to its end closes the connection (RFC 9112 §9.6)."""
-        if self.disconnected or self.response_complete:
+        if self.disconnected or self.complete:
             return
         if self.more_body:
             self.keep_alive = False
@@ -188,11 +218,11 @@ class Downstream(RequestResponseCycle):
             self._start(status, lines, first)
 
     def _start(self, status: int, lines: list[bytes], first: bytes) -> None:
-        self.response_started = True
-        self.waiting_for_100_continue = False
+        self.answered = True
+        self.expects_continue = False
         head = [STATUS_LINE[status]]
         for name, value in self.edge.server_state.default_headers:
-            head.append(b"%b: %b\r\n" % (name, value))
+            head += name, b": ", value, b"\r\n"
         head += lines
         head += self.lines
         if not self.keep_alive:
@@ -212,7 +242,7 @@ class Downstream(RequestResponseCycle):
 
     def finish(self) -> None:
         """End an answer that is whole."""
-        if self.response_complete or self.disconnected:
+        if self.complete or self.disconnected:
             return
         if self._chunked:
             self.transport.write(b"0\r\n\r\n")
@@ -224,13 +254,13 @@ class Downstream(RequestResponseCycle):
         ``last`` is one more event where the stream stands between two. The last chunk is never written; where only the
         end of the connection ends the body, the connection is reset instead of closed.
         """
-        if self.response_complete or self.disconnected:
+        if self.complete or self.disconnected:
             return
         if last:
             self.write(last)
         self.keep_alive = False
-        self.response_complete = True
-        self.message_event.set()
+        self.complete = True
+        self.wake()
         if last and self._chunked:
             self.edge.close_within(FLUSH_AT_MOST_S)
             return
@@ -239,15 +269,15 @@ class Downstream(RequestResponseCycle):
         self.transport.abort()
 
     def _complete(self) -> None:
-        self.response_complete = True
-        self.message_event.set()
+        self.complete = True
+        self.wake()
         self.edge.answered(self)
 
     def lost(self) -> None:
         """Learn from the connection that it is gone."""
-        if not self.response_complete:
+        if not self.complete:
             self.disconnected = True
-        self.message_event.set()
+        self.wake()
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
             exchange.client_left()

@@ -1,20 +1,22 @@
 """The connection to a client: uvicorn's httptools protocol with the bounds that an open port needs.
 
 Enters: bytes of one client connection. Leaves: one ``Downstream`` for each request, in order, each handed to the
-plane's ASGI application with the request target as it was sent. llhttp refuses what is not HTTP/1.1; this class adds a
-head deadline and cap, refusals that are answered and recorded like any other, bounded pipelining, a close that does not
-lose the answer, and it notices at once when a client leaves. It judges nothing.
+plane's application with the request target as it was sent, even if it only waits to be recorded. llhttp refuses what is
+not HTTP/1.1; this class adds a head deadline and cap, refusals that are answered and recorded like any other, bounded
+pipelining, a close that does not lose the answer, and it notices at once when a client leaves. It judges nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import httptools
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from gateway.adapters.downstream import Downstream, Wake
+from gateway.adapters.alarm import Alarm
+from gateway.adapters.downstream import Downstream
 from gateway.identity.confirmation import certificate_thumbprint
 from gateway.reasons import Malformed, Reason
 from gateway.wire.headers import MOST_FIELDS
@@ -43,9 +45,6 @@ LINGER_BYTES = 64 * 1024 * 1024
 
 TLS_BUFFER = 64 * 1024
 """Bytes of an answer that wait to be encrypted before its source is paused, as in the clear; asyncio has 512 KiB."""
-
-EXTENSION = "vllm_gateway"
-"""Key of the ``Downstream`` in the ASGI scope's extensions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +82,10 @@ class EdgeProtocol(HttpToolsProtocol):
         self._head_begun = False
         self._barren = 0  # bytes since the parser last gave something
         self._deaf = False  # what still arrives is counted and thrown away
+        self._closing = False
         self._drainable = LINGER_BYTES
-        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline = Alarm(self._too_late, self.loop)  # of a head, or of a close
+        self._silence = Alarm(self._too_silent, self.loop)  # nothing asked, or no answer taken
 
     # Connection
 
@@ -99,18 +100,17 @@ class EdgeProtocol(HttpToolsProtocol):
             transport.set_write_buffer_limits(TLS_BUFFER)
             shown = tls.getpeercert(binary_form=True)
             self.certificate = certificate_thumbprint(shown) if shown else None
-        self._set_deadline(self.limits.head_s)
+        self._deadline.within(self.limits.head_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell every request of this connection that its client is gone."""
-        self._clear_deadline()
-        self._unset_keepalive_if_required()
-        active, self._active = self._active, None
-        waiting, self._waiting = self._waiting, []
+        self._deadline.end()
+        self._silence.end()
+        active, self._active, self.cycle = self._active, None, None
         super().connection_lost(exc)
-        for downstream in (active, *waiting):
-            if downstream is not None:
-                downstream.lost()
+        if active is not None:
+            active.lost()
+        self._leave_waiting()
 
     def eof_received(self) -> None:
         """Take a client's half-close as leaving: nobody can be told later that an answer will not be read."""
@@ -135,7 +135,7 @@ class EdgeProtocol(HttpToolsProtocol):
             self._drain(len(data))
             return
         if not self.flow.write_paused:
-            self._unset_keepalive_if_required()
+            self._silence.off()
         read = 0
         reading = True
         while reading and read < len(data):
@@ -145,8 +145,8 @@ class EdgeProtocol(HttpToolsProtocol):
             reading = self._feed(piece)
         if not reading:
             self._drain(len(data) - read)
-        elif self._deadline is None and (self._head_begun or self._idle):
-            self._set_deadline(self.limits.head_s)
+        elif self._deadline.due is None and (self._head_begun or self._idle):
+            self._deadline.within(self.limits.head_s)
 
     @property
     def _idle(self) -> bool:
@@ -179,21 +179,19 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """Note that a head has begun."""
-        super().on_message_begin()
+        self.url = b""
+        self.headers = []
         self._in_head = self._head_begun = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a field; white space behind its value is no part of it (RFC 9112 §5.1), and llhttp cuts only before."""
-        name, value = name.lower(), value.rstrip(b" \t")
-        if name == b"expect" and value.lower() == b"100-continue":
-            self.expect_100_continue = True
-        self.headers.append((name, value))
+        self.headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         """Hand the request on; its body may still be on the way."""
         self._in_head = self._head_begun = False
         self._barren = 0
-        self._clear_deadline()
+        self._deadline.off()
         self._requests += 1
         parser = self.parser
         keep_alive = parser.should_keep_alive() and not parser.should_upgrade() and self._requests < REQUESTS_AT_MOST
@@ -204,75 +202,69 @@ class EdgeProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Keep a piece of the body for whoever reads it."""
         self._barren = 0
-        super().on_body(body)
         cycle = self.cycle
-        if cycle is not None and cycle is not self._active and len(cycle.body) > HEAD_AT_MOST:
-            self._stop_reading()
+        if cycle is None or cycle.complete or self._deaf:
+            return
+        cycle.body += body
+        cycle.wake()
+        if cycle is not self._active:
+            if len(cycle.body) > HEAD_AT_MOST:
+                self._stop_reading()
+        elif len(cycle.body) > HIGH_WATER_LIMIT and not cycle.reading:
+            self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
         """Note that the next bytes are a new head."""
         self._in_head = True
         self._barren = 0
-        super().on_message_complete()
+        cycle = self.cycle
+        if cycle is not None and not cycle.complete and not self._deaf:
+            cycle.more_body = False
+            cycle.wake()
 
     def _downstream(self, method: str, http_version: str, *, keep_alive: bool) -> Downstream:
-        scope = self.scope
-        scope["method"] = method
-        scope["http_version"] = http_version
-        scope["path"] = ""  # a decoded path is no basis for any decision
-        scope["raw_path"] = self.url
-        scope["query_string"] = b""
-        downstream = Downstream(
-            scope=scope,
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=False,
-            default_headers=self.server_state.default_headers,
-            message_event=cast("asyncio.Event", Wake()),
-            expect_100_continue=self.expect_100_continue and http_version == "1.1",  # RFC 9110 §10.1.1
-            keep_alive=keep_alive and http_version == "1.1",
-            on_response=_nothing,
-        )
-        downstream.edge = self
-        downstream.method = method
-        downstream.target = self.url
-        downstream.http_version = http_version
-        downstream.headers = self.headers
-        self.headers = []  # what follows is a trailer: never merged (RFC 9110 §6.5.1), never looked at
-        downstream.peer = self.client[0] if self.client else None
-        scope["extensions"] = cast("dict[str, dict[object, object]]", {EXTENSION: downstream})
-        return downstream
+        headers, self.headers = self.headers, []  # what follows is a trailer: never merged (RFC 9110 §6.5.1)
+        return Downstream(self, method, self.url, http_version, headers, keep_alive=keep_alive)
 
     def _admit(self, downstream: Downstream) -> None:
         self.cycle = downstream
         if self._deaf and downstream.refusal is None:
             return  # behind a request that ends the connection
-        if len(self._waiting) < PIPELINE_AT_MOST:
-            self._waiting.append(downstream)
-            if self._active is None:
-                self._go_on()
-        else:
+        self._waiting.append(downstream)
+        if len(self._waiting) > PIPELINE_AT_MOST:
             self._stop_reading()
+        elif self._active is None:
+            self._go_on()
 
     def _go_on(self) -> None:
         """Begin with the next request, but not while the client leaves earlier answers unread."""
         if self._waiting and not self.flow.write_paused:
-            self._unset_keepalive_if_required()
+            self._silence.off()
             self._active = self._waiting.pop(0)
-            self._start_asgi_task(self._active, self.app)
+            self._begin(self._active)
+
+    def _begin(self, downstream: Downstream) -> None:
+        task = self.loop.create_task(downstream.run(self.app))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    def _leave_waiting(self) -> None:
+        """Have those recorded that will not be answered: their heads were complete."""
+        waiting, self._waiting = self._waiting, []
+        for downstream in waiting:
+            downstream.lost()
+            self._begin(downstream)
 
     def _refuse(self, refusal: Malformed) -> None:
         """Answer what could not be read, in its turn, and read no further."""
         self._deaf = True
-        self._clear_deadline()
+        self._deadline.off()
         cycle = self.cycle
         if cycle is not None and not self._in_head and cycle.more_body:
             # The body broke: the request itself is being answered, or waits for its turn.
             cycle.body_fault = refusal
             cycle.keep_alive = False
-            cycle.message_event.set()
+            cycle.wake()
             return
         if not self._head_begun:
             self.on_message_begin()
@@ -282,13 +274,18 @@ class EdgeProtocol(HttpToolsProtocol):
         self._admit(refused)
 
     def _stop_reading(self) -> None:
-        """Serve what waits and then close, instead of pausing a connection on which a leave must be seen."""
+        """Serve what waits and then close, instead of pausing a connection on which a leave must be seen.
+
+        What is being read is not served, since it can never be read to its end; the client sends it again.
+        """
         self._deaf = True
-        if self._waiting and self._waiting[-1] is self.cycle and self.cycle.more_body:
-            self._waiting.pop()  # it can never be read to its end; the client sends it again
-        last = self._waiting[-1] if self._waiting else self._active
-        if last is not None:
-            last.keep_alive = False
+        served = [one for one in (self._active, *self._waiting[:PIPELINE_AT_MOST]) if one is not None]
+        if self._waiting and served[-1] is self.cycle and self.cycle.more_body:
+            served.pop().body.clear()
+        if served:
+            served[-1].keep_alive = False
+        else:
+            self._leave_waiting()
         self.flow.resume_reading()
 
     # Answering
@@ -300,6 +297,7 @@ class EdgeProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if not downstream.keep_alive:
+            self._leave_waiting()
             if downstream.more_body or self._deaf:
                 self._linger()
             else:
@@ -308,13 +306,10 @@ class EdgeProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
         self._go_on()
         if self._active is None:
-            self.timeout_keep_alive_task = self.loop.call_later(
-                self.timeout_keep_alive, self.timeout_keep_alive_handler
-            )
+            self._silence.within(self.timeout_keep_alive)
 
-    def timeout_keep_alive_handler(self) -> None:
+    def _too_silent(self) -> None:
         """Close a connection on which nothing was asked, or no answer taken, for long."""
-        self.timeout_keep_alive_task = None
         self.close_within(self.limits.linger_s)
 
     def _linger(self) -> None:
@@ -331,9 +326,8 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def close_within(self, seconds: float, *, close: bool = True) -> None:
         """Close as soon as what was written is out, and drop the connection after so many seconds in any case."""
-        self._clear_deadline()
-        self._deaf = True
-        self._deadline = self.loop.call_later(seconds, self.transport.abort)
+        self._deaf = self._closing = True
+        self._deadline.within(seconds)
         if close:
             self.transport.close()
 
@@ -345,25 +339,13 @@ class EdgeProtocol(HttpToolsProtocol):
         elif not self._deaf:  # otherwise it is closing already, behind an answer that must arrive
             self.close_within(self.limits.linger_s)
 
-    # Deadlines
-
-    def _set_deadline(self, seconds: float) -> None:
-        self._deadline = self.loop.call_later(seconds, self._head_too_late)
-
-    def _clear_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _head_too_late(self) -> None:
-        self._deadline = None
-        if not self._idle:
+    def _too_late(self) -> None:
+        """Drop a connection that does not close, and answer a head that does not end."""
+        if self._closing:
+            self.transport.abort()
+        elif not self._idle:
             self._stop_reading()
         elif self._head_begun:
             self._refuse(Malformed(Reason.REQUEST_TIMEOUT, "the header fields did not arrive in time"))
         else:
             self.close_within(self.limits.linger_s)
-
-
-def _nothing() -> None:
-    """Stand in for uvicorn's callback: ``Downstream`` tells the protocol itself."""

@@ -122,6 +122,9 @@ class _Question:
         else:
             self._fail(Reason.ENGINE_UNAVAILABLE, "connection closed")
 
+    def late(self) -> None:
+        """Have no alarm: ``fetch`` has its own deadline."""
+
     def _succeed(self) -> None:
         if not self.answer.done():
             self.answer.set_result((self._reader.status, b"".join(self._parts)))

@@ -12,6 +12,7 @@ import collections
 import ssl
 from typing import TYPE_CHECKING, Protocol, cast
 
+from gateway.adapters.alarm import Alarm
 from gateway.addresses import Unix
 from gateway.reasons import Reason, Unavailable
 
@@ -48,19 +49,24 @@ class Receiver(Protocol):
     def closed(self) -> None:
         """Learn that the connection has ended."""
 
+    def late(self) -> None:
+        """Learn that the alarm of the connection rang."""
+
 
 class EngineConnection(asyncio.Protocol):
     """One connection to an engine.
 
-    ``receiver`` is the exchange it belongs to, ``None`` while it is idle. ``sending``: a request is not all written.
+    ``receiver`` is the exchange it belongs to, ``None`` while it is idle; ``alarm`` rings for that exchange.
+    ``sending``: a request is not all written.
     """
 
-    __slots__ = ("_drained", "_forget", "idle_since", "open", "receiver", "sending", "transport", "used")
+    __slots__ = ("_drained", "_forget", "alarm", "idle_since", "open", "receiver", "sending", "transport", "used")
 
     transport: asyncio.Transport
 
     def __init__(self, forget: Callable[[EngineConnection], None]) -> None:
         self._forget = forget
+        self.alarm = Alarm(self._ring, asyncio.get_running_loop())
         self.receiver: Receiver | None = None
         self.open = False
         self.used = False
@@ -79,6 +85,10 @@ class EngineConnection(asyncio.Protocol):
             self.transport.abort()
         else:
             self.receiver.received(data)
+
+    def _ring(self) -> None:
+        if self.receiver is not None:
+            self.receiver.late()
 
     def eof_received(self) -> None:
         """Take the engine's half-close as the end: the transport closes itself then."""
@@ -101,6 +111,7 @@ class EngineConnection(asyncio.Protocol):
     def connection_lost(self, _exc: Exception | None) -> None:
         """Tell the exchange, or leave the pool."""
         self.open = False
+        self.alarm.end()
         self.resume_writing()
         receiver, self.receiver = self.receiver, None
         if receiver is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from itertools import accumulate
+from itertools import accumulate, repeat
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -29,23 +29,20 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 # From the gateway's own work (below a millisecond) to the longest answer (the deadline TOTAL).
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0, 600.0)
+_TOGETHER = 256  # requests whose times are sorted into the buckets at a time, or before they are read
+_BUCKETS_MS = tuple(seconds * 1000 for seconds in BUCKETS_S)
 _LABELS = [*map(str, BUCKETS_S), "+Inf"]
 _NONE = "-"
 
 
 class _Histogram:
-    """Observations in buckets; the last one has no upper bound."""
+    """Observations by number of the bucket; the last one has no upper bound."""
 
-    __slots__ = ("buckets", "total_s")
+    __slots__ = ("counts", "total_ms")
 
     def __init__(self) -> None:
-        self.buckets = [0] * len(_LABELS)
-        self.total_s = 0.0
-
-    def observe(self, milliseconds: float) -> None:
-        seconds = milliseconds / 1000
-        self.buckets[bisect_left(BUCKETS_S, seconds)] += 1
-        self.total_s += seconds
+        self.counts: Counter[int] = Counter()
+        self.total_ms = 0.0
 
 
 class Metrics(Collector):
@@ -54,31 +51,40 @@ class Metrics(Collector):
     def __init__(self, key_set_ages: Callable[[], Mapping[str, float]] = dict) -> None:
         self._key_set_ages = key_set_ages
         self._decisions: Counter[tuple[str, ...]] = Counter()
-        self._engine_requests: Counter[tuple[str, ...]] = Counter()
+        self._engine_requests: Counter[tuple[str, int | None]] = Counter()
         self._streams: Counter[tuple[str, ...]] = Counter()
         self._parser_refused = 0
         self._handshakes_failed: Counter[str] = Counter()
         self._phases = {phase: _Histogram() for phase in ("head", "judge", "first_byte", "total")}
+        self._times: list[tuple[float | None, ...]] = []
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
     def observe(self, record: AuditRecord) -> None:
         """Count one request."""
+        reason = record.reason
+        # Values instead of members: the hash of a member is a call of Python.
         self._decisions[
-            record.plane, record.endpoint or _NONE, record.client or _NONE, record.verdict, record.reason or _NONE
+            record.plane,
+            record.endpoint or _NONE,
+            record.client or _NONE,
+            record.verdict._value_,
+            _NONE if reason is None else reason._value_,
         ] += 1
         if record.engine is not None:
-            self._engine_requests[record.engine, str(record.engine_status or _NONE)] += 1
-        phases = self._phases
-        if record.head_ms is not None:
-            phases["head"].observe(record.head_ms)
-        if record.judge_ms is not None:
-            phases["judge"].observe(record.judge_ms)
-        if record.first_byte_ms is not None:
-            phases["first_byte"].observe(record.first_byte_ms)
-        if record.total_ms is not None:
-            phases["total"].observe(record.total_ms)
+            self._engine_requests[record.engine, record.engine_status] += 1
+        self._times.append((record.head_ms, record.judge_ms, record.first_byte_ms, record.total_ms))
+        if len(self._times) >= _TOGETHER:
+            self._sort_in()
+
+    def _sort_in(self) -> None:
+        """Put the times that were gathered into the histograms of their phases."""
+        times, self._times = self._times, []
+        for histogram, observed in zip(self._phases.values(), zip(*times, strict=True), strict=False):
+            known = [milliseconds for milliseconds in observed if milliseconds is not None]
+            histogram.counts.update(map(bisect_left, repeat(_BUCKETS_MS), known))
+            histogram.total_ms += sum(known)
 
     def stream_opened(self, plane: str, engine: str) -> None:
         """Count an event stream that has begun."""
@@ -120,14 +126,15 @@ class Metrics(Collector):
             decisions.add_metric(labels, count)
         for labels, count in self._streams.items():
             streams.add_metric(labels, count)
-        for labels, count in self._engine_requests.items():
-            requests.add_metric(labels, count)
+        for (engine, status), count in self._engine_requests.items():
+            requests.add_metric([engine, str(status or _NONE)], count)
         for caller, age_s in self._key_set_ages().items():
             ages.add_metric([caller], age_s)
         build.add_metric([__version__], 1)
+        self._sort_in()
         for phase, histogram in self._phases.items():
-            sums = map(float, accumulate(histogram.buckets))
-            phases.add_metric([phase], list(zip(_LABELS, sums, strict=True)), histogram.total_s)
+            sums = map(float, accumulate(histogram.counts[bucket] for bucket in range(len(_LABELS))))
+            phases.add_metric([phase], list(zip(_LABELS, sums, strict=True)), histogram.total_ms / 1000)
         refused = CounterMetricFamily(
             "gateway_parser_refused", "Messages that were no valid HTTP request.", value=self._parser_refused
         )

@@ -48,7 +48,7 @@ class Exchange:
     __slots__ = (
         "_before", "_begun", "_collected", "_connection", "_downstream", "_events", "_first_byte_at", "_front", "_last",
         "_loop", "_paused", "_reader", "_replica", "_request", "_silence_s", "_size", "_spoke", "_tail", "_ticket",
-        "_timer", "_usage", "_write", "done",
+        "_usage", "_write", "done",
     )  # fmt: skip
 
     def __init__(
@@ -72,7 +72,6 @@ class Exchange:
         self._size = 0
         self._before = self._tail = self._front = b""
         self._paused = False
-        self._timer: asyncio.TimerHandle | None = None
         self._begun = self._last = self._spoke = self._loop.time()
         self._write = downstream.write
         self._first_byte_at: float | None = None
@@ -183,6 +182,7 @@ class Exchange:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.receiver = None
+            connection.alarm.off()
             if self._paused:
                 connection.transport.resume_reading()
             if reader.keep_alive and not reader.excess:
@@ -210,7 +210,6 @@ class Exchange:
         if reader.eof():
             self._complete(reader)
         elif reader.untouched and connection is not None and connection.used:
-            self._stop_watching()
             reader.close()
             self.done.set_result(None)
         else:
@@ -255,7 +254,6 @@ class Exchange:
             connection.transport.abort()
 
     def _end(self, ending: Ending, reason: Reason | None = None, detail: str = "") -> None:
-        self._stop_watching()
         if self._downstream.exchange is self:
             self._downstream.exchange = None
         if self.done.done():
@@ -269,22 +267,18 @@ class Exchange:
         reader.close()
         self.done.set_result(Delivery(ending, reason, detail, reader.status or None, answer, self._usage, first_byte_s))
 
-    def _stop_watching(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
     # Time
 
     def _watch(self) -> None:
-        """Have the clock looked at when the next thing is due: one timer for each exchange, none for each chunk."""
+        """Have the clock looked at when the next thing is due, which no chunk changes."""
+        if self._connection is None:
+            return
         due, _ = self._due()
         if self._events is not None and self._silence_s:
             due = min(due, max(self._spoke, self._loop.time() - self._silence_s / 2) + self._silence_s)
-        self._stop_watching()
-        self._timer = self._loop.call_at(due, self._look)
+        self._connection.alarm.at(due)
 
-    def _look(self) -> None:
+    def late(self) -> None:
         """Look at the clock: end what is late, and comment on a silence between two events."""
         now = self._loop.time()
         due, late = self._due()

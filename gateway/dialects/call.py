@@ -21,13 +21,8 @@ class Call:
 
     fields: dict[str, Any] = field(repr=False)
 
-    @property
-    def stream(self) -> bool:
-        """Whether the caller asks for an event stream."""
-        return self.fields.get("stream") is True
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Usage:
     """Tokens as the engine counted them; ``None`` where it did not say."""
 

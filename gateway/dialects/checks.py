@@ -45,6 +45,7 @@ Check = Callable[[Any, Inspection], None]
 Description = Mapping[str, Any]
 
 _LONGEST_SHOWN = 64
+_SAFE = re.compile(rf"[A-Za-z0-9_.$\[\]-]{{0,{_LONGEST_SHOWN}}}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.$\[\]-]")
 _MOST_DROPPED = 100
 _LEAST_INTEGER = -(2**63)
@@ -69,6 +70,8 @@ _NAMES: Mapping[str, str] = {
 
 def shown(name: str) -> str:
     """Give a name that a caller chose in a form that is safe in headers, logs and answers: ASCII, and not long."""
+    if _SAFE.fullmatch(name):
+        return name
     return _UNSAFE.sub("?", name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}...")
 
 

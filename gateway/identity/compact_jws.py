@@ -80,7 +80,9 @@ def is_signed(token: str) -> bool:
     This is about form alone, and lenient: what looks like a signed token must be a good one, and is never offered to
     introspection instead (RFC 8725 §3.3).
     """
-    return token.count(".") == 2 and _names_algorithm(token[: token.index(".")])  # noqa: PLR2004  (three parts)
+    first = token.find(".")
+    second = token.find(".", first + 1)
+    return first != -1 != second and token.find(".", second + 1) == -1 and _names_algorithm(token[:first])
 
 
 @lru_cache(maxsize=64)

@@ -46,21 +46,20 @@ def bound_answer(
 
     ``default`` is how much an API answers to a caller who says nothing, where it is less.
     """
-    sent = [name for name in names if draft.body.get(name) is not None]
+    sent = draft.sent(names)
+    if names and not sent:
+        _set_longest(draft, names[0], caps, most_tokens, default)
     for name in sent:
         for cap in caps:
             _hold(draft, name, draft.body[name], cap)
         if most_tokens is not None and draft.body[name] > most_tokens:
             draft.lower(name, most_tokens)
-    if names and not sent:
-        bounds = [bound for bound in (most_tokens, default, *(cap.at_most for cap in caps)) if bound is not None]
-        draft.put(names[0], min(bounds))
 
 
 def differing(draft: Draft, names: tuple[str, ...]) -> None:
     """Refuse synonyms that say different things. Raises ``Malformed(PARAMETER_INVALID)``."""
-    values = {draft.body[name] for name in names if draft.body.get(name) is not None}
-    if len(values) > 1:
+    sent = draft.sent(names)
+    if len(sent) > 1 and len({draft.body[name] for name in sent}) > 1:
         raise Malformed(Reason.PARAMETER_INVALID, f"differs from {names[0]}", param=names[-1])
 
 
@@ -80,6 +79,11 @@ def characters(name: str, value: Any) -> int:  # noqa: ANN401  (any JSON value)
             waiting.extend(member for key, member in item.items() if key not in _NOT_TEXT and key != _FREE)
             count += sum(map(len, texts(item.get(_FREE))))
     return count
+
+
+def _set_longest(draft: Draft, name: str, caps: Iterable[Cap], most_tokens: int | None, default: int | None) -> None:
+    bounds = [bound for bound in (most_tokens, default, *(cap.at_most for cap in caps)) if bound is not None]
+    draft.put(name, min(bounds))
 
 
 def _hold(draft: Draft, name: str, value: float, cap: Cap) -> None:

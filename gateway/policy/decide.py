@@ -92,11 +92,13 @@ def _client(plane: Plane, principal: Principal, today: str) -> Client | Deny:
     if principal.kind is CredentialKind.API_KEY:
         return _holder(plane, principal, today)
     index = plane.index
-    found = dict.fromkeys(client.name for client in index.ids.get((principal.caller, principal.id), ()))
+    named = index.ids.get((principal.caller, principal.id), ())
     groups = index.groups.get(principal.caller)
-    if groups is not None:
-        for group in groups.keys() & principal.groups:
-            found.update(dict.fromkeys(client.name for client in groups[group]))
+    if groups is None:
+        return named[0] if len(named) == 1 else _one(plane, [client.name for client in named])
+    found = {client.name for client in named}
+    for group in groups.keys() & principal.groups:
+        found.update(client.name for client in groups[group])
     return _one(plane, found)
 
 

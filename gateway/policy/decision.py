@@ -1,4 +1,7 @@
-"""Verdicts as values: a ``Permit`` with the changes to make, or a ``Deny`` with its reason."""
+"""Verdicts as values: a ``Permit`` with the changes to make, or a ``Deny`` with its reason.
+
+What each permitted request makes is not frozen: it would take four times as long, and lives as long as the request.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ class Deny:
     record: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Change:
     """One difference between what was sent and what was judged fit.
 
@@ -46,7 +49,7 @@ class Change:
         return f"{self.action} {shown(self.field)}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Grant:
     """The gatehouse let the caller in: this client, on this endpoint."""
 
@@ -55,9 +58,13 @@ class Grant:
     principal: Principal
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Permit:
-    """The court let the call through. ``model`` is the resolved model; ``None`` for dialects without one."""
+    """The court let the call through.
+
+    ``model`` is the resolved model; ``None`` for dialects without one. ``stream``: an event stream is asked for.
+    """
 
     changes: tuple[Change, ...] = ()
     model: Model | None = None
+    stream: bool = False

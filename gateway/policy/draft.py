@@ -25,32 +25,49 @@ class Draft:
 
     def get(self, name: str) -> Any:  # noqa: ANN401  (any JSON value)
         """Give the value of a field or member; ``None`` without one."""
-        parent, dot, member = name.partition(".")
+        if "." not in name:
+            return self.body.get(name)
+        parent, _, member = name.partition(".")
         value = self.body.get(parent)
-        if not dot:
-            return value
         return value.get(member) if type(value) is dict else None
+
+    def sent(self, names: Iterable[str]) -> list[str]:
+        """Give those of these fields that have a value."""
+        body = self.body
+        return [name for name in names if body.get(name) is not None]
 
     def put(self, name: str, value: Any) -> None:  # noqa: ANN401
         """Set a field that has no value, or replace one that has another."""
-        present = self.get(name)
+        body = self.body
+        parent, dot, member = name.partition(".")
+        present = body.get(parent)
+        members: dict[str, Any] = {}
+        if dot:
+            members = present if type(present) is dict else members
+            present = members.get(member)
         if present is None:
-            self._change("set", name, value)
+            self.changes.append(Change("set", name, value))
         elif present != value or type(present) is not type(value):
-            self._change("replace", name, value)
+            self.changes.append(Change("replace", name, value))
+        else:
+            return
+        body[parent] = {**members, member: value} if dot else value
 
     def lower(self, name: str, most: float) -> None:
-        """Lower a number to its cap."""
-        self._change("lower", name, most)
+        """Lower a number that was sent to its cap."""
+        self.changes.append(Change("lower", name, most))
+        parent, dot, member = name.partition(".")
+        self.body[parent] = {**self.body[parent], member: most} if dot else most
 
     def drop(self, name: str) -> None:
         """Take a field or member away."""
         self.changes.append(Change("drop", name))
-        parent, dot, member = name.partition(".")
+        if "." not in name:
+            self.body.pop(name, None)
+            return
+        parent, _, member = name.partition(".")
         value = self.body.get(parent)
-        if not dot:
-            self.body.pop(parent, None)
-        elif type(value) is dict:
+        if type(value) is dict:
             self.body[parent] = {key: item for key, item in value.items() if key != member}
 
     def tidy(self, closed: Iterable[str]) -> None:
@@ -65,12 +82,3 @@ class Draft:
             empty = [member for member, value in members.items() if value is None]
             for name in [parent] if len(empty) == len(members) else [f"{parent}.{member}" for member in empty]:
                 self.drop(name)
-
-    def _change(self, action: str, name: str, value: Any) -> None:  # noqa: ANN401
-        self.changes.append(Change(action, name, value))
-        parent, dot, member = name.partition(".")
-        if dot:
-            members = self.body.get(parent)
-            self.body[parent] = {**members, member: value} if type(members) is dict else {member: value}
-        else:
-            self.body[name] = value

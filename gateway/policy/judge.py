@@ -47,7 +47,7 @@ def _judge_body(plane: Plane, rules: Rules, grant: Grant, fields: dict[str, Any]
     draft = Draft(fields)
     _look(draft, rules)
     for name, value in rules.defaults:
-        if draft.get(name) is None and not (name in rules.tokens and _sent(draft, rules.tokens)):
+        if draft.get(name) is None and not (name in rules.tokens and draft.sent(rules.tokens)):
             draft.put(name, value)
     for name, fault in rules.unmet(draft.body):
         if fault:
@@ -55,7 +55,7 @@ def _judge_body(plane: Plane, rules: Rules, grant: Grant, fields: dict[str, Any]
     if rules.thinking is not None and rules.thinking.forbidden:
         thinking.side_door(draft)
     for name, value in rules.force:
-        for one in (name in rules.tokens and _sent(draft, rules.tokens)) or (name,):
+        for one in (name in rules.tokens and draft.sent(rules.tokens)) or (name,):
             draft.put(one, value)
     model = _model(plane, grant, draft.body.get("model"))
     draft.put("model", model.served_as)
@@ -66,7 +66,7 @@ def _judge_body(plane: Plane, rules: Rules, grant: Grant, fields: dict[str, Any]
     for name, _ in rules.unmet(draft.body):
         draft.drop(name)
     draft.tidy(rules.closed)
-    return Permit(tuple(draft.changes), model)
+    return Permit(tuple(draft.changes), model, draft.body.get("stream") is True)
 
 
 def _look(draft: Draft, rules: Rules) -> None:
@@ -110,10 +110,6 @@ def _look_at_names(fields: dict[str, Any], rules: Rules, inspection: Inspection)
                     inspection.unlisted(parent, name)
                 except Malformed as fault:
                     raise inside(parent, fault) from None
-
-
-def _sent(draft: Draft, names: tuple[str, ...]) -> list[str]:
-    return [name for name in names if draft.body.get(name) is not None]
 
 
 def _model(plane: Plane, grant: Grant, alias: str | None) -> Model:

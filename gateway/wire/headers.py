@@ -9,6 +9,7 @@ overrides are never looked at.
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.reasons import Malformed, Reason
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gateway.wire.hosts import HostRule
+
+_NAME, _VALUE = itemgetter(0), itemgetter(1)
 
 MOST_FIELDS = 100
 MOST_BYTES = 32 * 1024
@@ -96,7 +99,8 @@ class RequestHeaders(NamedTuple):
         fields = dict(raw)
         get = fields.get
         repeated = len(fields) != len(raw) and _credential_repeated(raw)
-        if b"upgrade" in fields or b"http2-settings" in fields or _nominates_upgrade(get(b"connection", b"")):
+        connection = get(b"connection")
+        if b"upgrade" in fields or b"http2-settings" in fields or (connection and _nominates_upgrade(connection)):
             raise _malformed("WebSocket, and with it the realtime API, and h2c are not offered here")
         length, chunked = _framing(get(b"content-length"), get(b"transfer-encoding"), http_version)
         expect = get(b"expect")
@@ -132,8 +136,8 @@ def _measure(raw: Sequence[tuple[bytes, bytes]]) -> None:
     """Refuse too many fields, too many bytes, and any octet that the grammar does not know."""
     if len(raw) > MOST_FIELDS:
         raise Malformed(Reason.HEADERS_TOO_LARGE, f"more than {MOST_FIELDS} header fields")
-    names, values = zip(*raw, strict=True) if raw else ((), ())
-    all_names, all_values = b"".join(names), b"".join(values)
+    all_names = b"".join(map(_NAME, raw))
+    all_values = b"".join(map(_VALUE, raw))
     size = len(all_names) + len(all_values)
     if size > MOST_BYTES:
         raise Malformed(Reason.HEADERS_TOO_LARGE, f"header fields of more than {MOST_BYTES} bytes in all")

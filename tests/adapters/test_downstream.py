@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.adapters.downstream import Wake
 from gateway.adapters.edge import EdgeLimits
 from gateway.reasons import Malformed, Reason
 from tests.adapters.wiring import Cut, get, post, serving
@@ -284,20 +283,6 @@ async def test_the_end_of_a_whole_answer_is_nobodys_leave() -> None:
         await server.ask(get())
         await asyncio.sleep(0.02)
     assert not listener.left
-
-
-async def test_whoever_waits_for_a_wake_is_let_through_once_it_is_set_and_until_it_is_cleared() -> None:
-    wake = Wake()
-    wake.set()
-    await wake.wait()
-    wake.clear()
-    async with asyncio.TaskGroup() as group:
-        waiting = group.create_task(wake.wait())
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        wake.set()
-        wake.set()
-    await wake.wait()
 
 
 async def test_a_body_is_read_in_pieces_while_it_comes() -> None:

@@ -6,14 +6,13 @@ import asyncio
 import gc
 import socket
 import tracemalloc
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
 from gateway.adapters.edge import (
-    EXTENSION,
     HEAD_AT_MOST,
     LINGER_BYTES,
     PIPELINE_AT_MOST,
@@ -58,13 +57,17 @@ async def refuse(request: Downstream) -> None:
 
 
 class Slow:
-    """An application whose first answer waits until it is let go."""
+    """An application whose first answer waits until it is let go; ``lost``: what came to it to be recorded alone."""
 
     def __init__(self) -> None:
         self.begun: list[bytes] = []
+        self.lost: list[bytes] = []
         self.go = asyncio.Event()
 
     async def __call__(self, request: Downstream) -> None:
+        if request.disconnected:
+            self.lost.append(request.target)
+            return
         self.begun.append(request.target)
         if len(self.begun) == 1:
             await self.go.wait()
@@ -78,6 +81,7 @@ class Watch:
         self.begun = asyncio.Event()
         self.left = asyncio.Event()
         self.targets: list[bytes] = []
+        self.lost: list[bytes] = []
 
     def client_left(self) -> None:
         self.left.set()
@@ -86,6 +90,11 @@ class Watch:
         """Have nothing to go on with."""
 
     async def __call__(self, request: Downstream) -> None:
+        if request.disconnected:
+            with pytest.raises(ConnectionError):
+                await request.read_body(MIB)
+            self.lost.append(request.target)
+            return
         self.targets.append(request.target)
         await request.read_body(MIB)
         request.exchange = self
@@ -301,7 +310,15 @@ async def test_what_has_no_end_is_refused(start: bytes, piece: bytes, status: in
 @pytest.mark.parametrize("line", [b"x-a: " + b"a" * 65536, b"a: b\r\n" * 10_000])
 async def test_an_unfinished_head_of_50_mb_costs_no_memory(line: bytes) -> None:
     """The protocol alone, so that nothing of a client is measured."""
-    config = uvicorn.Config(_never, http=EdgeProtocol, ws="none", lifespan="off", log_config=None)
+    config = uvicorn.Config(
+        cast("Any", refuse),
+        http=EdgeProtocol,
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        proxy_headers=False,
+    )
     transport = Nowhere()
     tasks = asyncio.all_tasks()
     protocol = EdgeProtocol(config, ServerState(), {}, limits=EdgeLimits())
@@ -318,11 +335,6 @@ async def test_an_unfinished_head_of_50_mb_costs_no_memory(line: bytes) -> None:
     assert kept < 100_000
     protocol.connection_lost(None)
     await asyncio.wait(asyncio.all_tasks() - tasks)
-
-
-async def _never(scope: object, _receive: object, _send: object) -> None:
-    request = cast("dict[str, dict[str, Downstream]]", scope)["extensions"][EXTENSION]
-    await refuse(request)
 
 
 class Nowhere(asyncio.Transport):
@@ -393,6 +405,7 @@ async def test_one_more_than_may_wait_closes_the_connection_behind_those_that_wa
         assert [answer.headers.get("connection") for answer in answers] == [None] * PIPELINE_AT_MOST + ["close"]
         assert await client.ended()
     assert len(app.begun) == 1 + PIPELINE_AT_MOST
+    assert app.lost == [b"/%d" % (1 + PIPELINE_AT_MOST)]  # to be recorded; the one behind it was never read
 
 
 async def test_a_large_body_does_not_wait_in_memory_behind_another_request() -> None:
@@ -406,7 +419,7 @@ async def test_a_large_body_does_not_wait_in_memory_behind_another_request() -> 
         answers = [await client.answer(), await client.answer()]
         assert [answer.headers.get("connection") for answer in answers] == [None, "close"]
         assert await client.ended()
-    assert app.begun == [b"/1", b"/2"]
+    assert (app.begun, app.lost) == ([b"/1", b"/2"], [b"/3"])
 
 
 async def test_a_refusal_waits_for_its_turn() -> None:
@@ -441,9 +454,10 @@ async def test_nothing_behind_connection_close_is_answered() -> None:
 
 async def test_a_client_that_takes_no_answers_gets_no_further_ones_made() -> None:
     begun: list[bytes] = []
+    lost: list[bytes] = []
 
     async def large(request: Downstream) -> None:
-        begun.append(request.target)
+        (lost if request.disconnected else begun).append(request.target)
         request.answer(200, [], b"a" * MIB)
 
     async with serving(large) as server, server.client(receive_buffer=8192) as client:
@@ -460,6 +474,7 @@ async def test_a_client_that_takes_no_answers_gets_no_further_ones_made() -> Non
                 break
         assert await client.ended()
         assert [b"/%d" % n for n in range(answers)] == begun
+    assert lost == [b"/%d" % answers]
 
 
 async def test_a_client_that_never_takes_its_answer_is_dropped() -> None:
@@ -626,7 +641,7 @@ async def test_a_client_that_leaves_is_noticed_at_once(leave: Callable[[Client],
         assert await client.ended()
 
 
-async def test_a_client_that_leaves_takes_what_waits_with_it() -> None:
+async def test_what_waits_when_a_client_leaves_is_begun_as_lost_so_that_it_is_recorded() -> None:
     app = Watch()
     async with serving(app) as server, server.client() as client:
         client.send(get("/1") + get("/2") + post(b"a" * 100, target="/3")[:-10])
@@ -635,7 +650,7 @@ async def test_a_client_that_leaves_takes_what_waits_with_it() -> None:
         async with asyncio.timeout(0.1):
             await app.left.wait()
         await asyncio.sleep(0.02)
-    assert app.targets == [b"/1"]
+    assert (app.targets, app.lost) == ([b"/1"], [b"/2", b"/3"])
 
 
 async def test_a_client_that_leaves_during_its_body_is_noticed() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
-from gateway.adapters.edge import EXTENSION, EdgeLimits, EdgeProtocol
+from gateway.adapters.edge import EdgeLimits, EdgeProtocol
 from gateway.adapters.handshakes import HandshakeLimits, Handshakes
 
 if TYPE_CHECKING:
@@ -79,14 +79,10 @@ async def serving(
     failed: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[Served]:
     """Serve an application that is called with each request, in order; over TLS if there is a certificate."""
-
-    async def asgi(scope: Any, _receive: Any, _send: Any) -> None:  # noqa: ANN401  (ASGI's types are wide)
-        await app(scope["extensions"][EXTENSION])
-
     listening = socket.create_server(("127.0.0.1", 0))
     limits = limits or EdgeLimits()
     config = uvicorn.Config(
-        asgi,
+        cast("Any", app),
         http=cast("Any", functools.partial(EdgeProtocol, limits=limits)),
         ws="none",
         lifespan="off",

@@ -3,12 +3,6 @@ from __future__ import annotations
 from gateway.dialects.call import Call, Usage
 
 
-def test_only_true_asks_for_a_stream() -> None:
-    assert Call({"stream": True}).stream
-    assert not any(Call({"stream": value}).stream for value in (False, None, 1, "true"))
-    assert not Call({}).stream
-
-
 def test_a_call_does_not_show_its_prompt() -> None:
     assert "secret" not in repr(Call({"messages": [{"content": "secret"}]}))
 

@@ -228,6 +228,13 @@ async def pipelines(visit: Visit) -> None:
             await visit.answer()
 
 
+async def leaves_a_pipeline(visit: Visit) -> None:
+    """Ask three times at once, and leave while some of it waits: each head was complete."""
+    async with visit:
+        visit.send(visit.request() + visit.request() + visit.request())
+        await visit.leave()
+
+
 async def trickles(visit: Visit) -> None:
     """Send in small pieces."""
     async with visit:
@@ -287,6 +294,7 @@ _WAYS: list[tuple[Callable[[Visit], Awaitable[None]], int]] = [
     (stays, 1),
     (asks_thrice, 3),
     (pipelines, 3),
+    (leaves_a_pipeline, 3),
     (trickles, 1),
     (errs, 1),
     (leaves_in_the_head, 1),

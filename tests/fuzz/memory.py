@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import uvicorn
 from uvicorn.server import ServerState
 
-from gateway.adapters.edge import EXTENSION, EdgeLimits, EdgeProtocol
+from gateway.adapters.edge import EdgeLimits, EdgeProtocol
 from gateway.enforcement import ENDS_CONNECTION
 from gateway.reasons import ANSWERS, Malformed, Reason
 from gateway.wire.headers import RequestHeaders
@@ -116,6 +116,8 @@ def _target_fault(target: bytes) -> Malformed | None:
 
 async def _plane(downstream: Downstream, reading: Reading) -> None:
     """Do what the enforcement does first: check the syntax, read the body, answer."""
+    if downstream.disconnected:
+        return  # it came to be recorded alone
     if downstream.refusal is not None:
         reading.unreadable.append(downstream.refusal.reason)
         downstream.answer(ANSWERS[downstream.refusal.reason].status, [], b"")
@@ -145,11 +147,17 @@ class Door:
         self._loop = asyncio.new_event_loop()
         self._reading = Reading()
 
-        async def asgi(scope: Any, _receive: Any, _send: Any) -> None:  # noqa: ANN401  (ASGI's types are wide)
-            await _plane(scope["extensions"][EXTENSION], self._reading)
+        async def app(downstream: Downstream) -> None:
+            await _plane(downstream, self._reading)
 
         self._config = uvicorn.Config(
-            asgi, ws="none", lifespan="off", interface="asgi3", log_config=None, access_log=False
+            cast("Any", app),
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
         )
         self._config.load()
 
@@ -184,8 +192,8 @@ class Door:
             transport.close()
         await _settled(state)
         assert not state.tasks, "a request is still being served"
-        assert protocol._deadline is None
-        assert protocol.timeout_keep_alive_task is None
+        assert protocol._deadline.due is None
+        assert protocol._silence.due is None
         return reading
 
 

@@ -145,7 +145,8 @@ def test_litellm_is_an_engine_like_another(behind: Behind, tmp_path: Path) -> No
     assert all(seen.json["model"] == "org/real" for seen in chats)
     assert all(seen.json["chat_template_kwargs"] == {"enable_thinking": False} for seen in chats)
     records = [orjson.loads(line) for line in (tmp_path / "audit.jsonl").read_bytes().splitlines()]
-    assert {record["outcome"] for record in records if record["verdict"] == "permit"} == {"ok"}
+    # An SDK closes behind [DONE], and LiteLLM ends its streams a little later: that caller left.
+    assert {record["outcome"] for record in records if record["verdict"] == "permit"} <= {"ok", "client-left"}
 
 
 def test_its_configuration_carried_over_serves_the_same_callers_without_it(behind: Behind, tmp_path: Path) -> None:

@@ -51,6 +51,13 @@ def test_an_ordinary_chat_goes_out_with_a_bound_and_thinking_off() -> None:
     }
 
 
+@pytest.mark.parametrize("stream", [True, False, None])
+def test_a_permit_says_whether_events_are_asked_for(stream: object) -> None:
+    verdict, _ = ask({**CHAT, "stream": stream}, PARTNER_PLANE)
+    assert isinstance(verdict, Permit)
+    assert verdict.stream is (stream is True)
+
+
 # Names
 
 

@@ -52,11 +52,9 @@ def test_no_line_ever_permits_cookies() -> None:
 def test_a_preflight_is_told_the_methods_of_the_path_and_may_send_what_it_wants() -> None:
     raw = [ASK, (b"access-control-request-headers", b"authorization,content-type, x-stainless-os")]
     assert said(RULE.preflight(OK, raw, ["POST", "GET"]) or []) == {
-        "access-control-allow-origin": "https://ok.example",
         "access-control-allow-methods": "GET, POST",
         "access-control-allow-headers": "authorization, content-type, x-stainless-os",
         "access-control-max-age": str(KEPT_S),
-        "vary": "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
     }
 
 
@@ -76,7 +74,7 @@ def test_a_preflight_is_told_the_methods_of_the_path_and_may_send_what_it_wants(
 )
 def test_names_that_are_none_or_too_many_are_not_repeated(wanted: bytes) -> None:
     fields = said(RULE.preflight(OK, [ASK, (b"access-control-request-headers", wanted)], ["POST"]) or [])
-    assert "access-control-allow-origin" in fields
+    assert "access-control-allow-methods" in fields
     assert "access-control-allow-headers" not in fields
 
 
