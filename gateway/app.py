@@ -35,6 +35,7 @@ from gateway.enforcement import Enforcement
 from gateway.identity.confirmation import MTLS
 from gateway.identity.dpop import Proofs
 from gateway.identity.issuer import AccessTokenIssuer, IntrospectionIssuer
+from gateway.policy.cache_salt import SHORTEST_SECRET, CacheSalts
 from gateway.policy.model import Deadlines
 from gateway.policy.warm_up import warm_ups
 from gateway.ports import Ports
@@ -97,6 +98,9 @@ class Gateway:
         self._journal = Journal(log, metrics)
         self._clock = SystemClock()
         self._proofs = Proofs(urandom(32))
+        salt_secret = settings.cache_salt_secret
+        # Without the setting nobody else can know the salts; a second gateway would then find nothing in the cache.
+        self._salts = CacheSalts(salt_secret.get_secret_value().encode() if salt_secret else urandom(SHORTEST_SECRET))
         self.apps = {
             listener: PlaneApp(enforcement, metrics) for listener, enforcement in self._enforcements(planes).items()
         }
@@ -141,6 +145,7 @@ class Gateway:
             self._journal,
             self._clock,
             self._proofs,
+            self._salts,
             new_request_id,
             _report_bug,
             TemporaryFile,

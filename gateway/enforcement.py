@@ -15,11 +15,12 @@ from gateway.anonymous import Anonymous, Notice
 from gateway.audit import AuditRecord, Outcome, Verdict
 from gateway.dialects.form_body import FormBody
 from gateway.dialects.openai_models import ModelEntry, model_body, models_body
-from gateway.dialects.registry import DIALECTS
+from gateway.dialects.registry import DIALECTS, FACTS
 from gateway.engine.choice import mark
 from gateway.gatehouse import Gatehouse
 from gateway.identity import dpop
 from gateway.identity.challenge import challenge
+from gateway.policy.cache_salt import isolated
 from gateway.policy.decide import admit, endpoint_for, judge
 from gateway.policy.decision import Deny
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
@@ -188,9 +189,12 @@ class Enforcement(Generic[InboundT]):
             body = await _body(inbound, reading.headers, at_most)
             begun = ports.clock.ticks()
             call = dialect.read(body)
+            del body  # it may hold images: from here on, what was parsed is the only copy
         permit = judge(self.plane, grant, call)
         if isinstance(permit, Deny):
             return permit
+        salt = ports.salts.salt(self.plane.name, grant.client.name, ports.clock.today())
+        permit = isolated(permit, FACTS[endpoint.dialect], salt)
         if permit.model is None or dialect.upstream is None:
             message = f"dialect {dialect.name} was permitted without a model"
             raise RuntimeError(message)

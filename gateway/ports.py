@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gateway.identity.credential import Credential
     from gateway.identity.dpop import Proofs
     from gateway.identity.principal import Principal
+    from gateway.policy.cache_salt import CacheSalts
     from gateway.policy.model import Deadlines
     from gateway.reasons import Malformed, Reason
 
@@ -208,6 +209,7 @@ class Ports(Generic[InboundT]):
     journal: Journal
     clock: Clock
     proofs: Proofs
+    salts: CacheSalts
     new_id: Callable[[], str]
     report_bug: Callable[[str, BaseException], None]
     new_spool: Callable[[], Spool]

@@ -21,6 +21,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _INTEGER = re.compile(r"[0-9]{1,9}")
 # What may stand in a header field without quoting, so that no secret can split a request.
 _SECRET = re.compile(r"[!-~]+")
+_SHORTEST_KEY = 32
 
 
 def duration(text: str) -> float:
@@ -65,6 +66,13 @@ def secret(text: str) -> SecretStr:
     if _SECRET.fullmatch(text) is None:
         raise ValueError("must be printable ASCII without spaces")
     return SecretStr(text)
+
+
+def long_secret(text: str) -> SecretStr:
+    """Read a secret that other values are derived from, so that nobody finds it by guessing."""
+    if len(text) < _SHORTEST_KEY:
+        raise ValueError(f"must have at least {_SHORTEST_KEY} characters, such as the output of: openssl rand -hex 32")
+    return secret(text)
 
 
 def texts(text: str) -> tuple[str, ...]:
@@ -131,6 +139,7 @@ Count = Annotated[int, BeforeValidator(integer)]
 CountOrZero = Annotated[int, BeforeValidator(integer_or_zero)]
 Boolean = Annotated[bool, BeforeValidator(boolean)]
 Secret = Annotated[SecretStr, BeforeValidator(secret)]
+LongSecret = Annotated[SecretStr, BeforeValidator(long_secret)]
 Hosts = Annotated[tuple[str, ...], BeforeValidator(hosts)]
 File = Path
 Files = Annotated[tuple[Path, ...], BeforeValidator(files)]

@@ -95,7 +95,7 @@ class Settings(_Part):
     deadlines: Deadlines = Deadlines()
     ledger: str = "memory://"
     audit_log: str = "stdout"
-    cache_salt_secret: values.Secret | None = None
+    cache_salt_secret: values.LongSecret | None = None
     revoked_file: values.File | None = None
     max_connections: values.Count = 10_000
     sse_keep_alive: values.SecondsOrZero = 15.0
@@ -163,13 +163,10 @@ def _sentence(problem: Mapping[str, object]) -> str:
 
 def _unsupported(settings: Settings) -> Iterator[str]:
     """Refuse what would leave something open if it were ignored."""
-    given = settings.model_fields_set
     if settings.ledger != "memory://":
         yield "GATEWAY_LEDGER must be memory://: this version has no other ledger."
     if settings.workers != 1:
         yield "GATEWAY_WORKERS must be 1: with a ledger in memory, each process would grant the limits anew."
-    if "cache_salt_secret" in given:
-        yield f"{variable(('cache_salt_secret',))} is not supported by this version: remove it."
 
 
 def _halves(settings: Settings) -> Iterator[str]:

@@ -203,6 +203,29 @@ async def test_a_bug_is_told_to_the_operator_without_the_message(tmp_path: Path,
     assert b"secret" not in answer.body
 
 
+@pytest.mark.parametrize("environ, alike", [({"CACHE_SALT_SECRET": "s" * 32}, True), ({}, False)])
+async def test_gateways_with_one_secret_divide_an_engine_s_cache_alike(
+    tmp_path: Path, log: AuditLog, environ: dict[str, str], *, alike: bool
+) -> None:
+    """Without the setting, each process draws a secret of its own: the right thing for one gateway alone."""
+    salts: list[str] = []
+
+    async def play(line: Line) -> None:
+        salts.append(json.loads(line.body)["cache_salt"])
+        await line.send(whole(b"{}"))
+
+    async with playing(play) as (_, url):
+        settings = settings_of(tmp_path, url, **environ)
+        for _ in range(2):
+            gateway = Gateway(settings, [PUBLIC_PLANE], log, Metrics())
+            async with gateway.running(), serving(_through(gateway)) as server:
+                for _ in range(2):
+                    await server.ask(chat(str(settings.listeners["public"])))
+    first, again, *other = salts
+    assert first == again
+    assert other == [first, first] if alike else first not in other
+
+
 # Reload
 
 

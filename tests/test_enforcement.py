@@ -20,6 +20,7 @@ from gateway.identity.dpop import Proofs
 from gateway.identity.issuer import AccessTokenIssuer, CloudflareAccess
 from gateway.identity.principal import Principal
 from gateway.identity.refusal import invalid
+from gateway.policy.cache_salt import CacheSalts
 from gateway.policy.model import Deadlines, Endpoint, ParameterRules
 from gateway.ports import Delivery, Ending, EngineAnswer, Ports, UpstreamRequest
 from gateway.reasons import ANSWERS, Malformed, Reason, Unavailable
@@ -232,6 +233,7 @@ class House:
             self.journal,
             Ticking(),
             Proofs(b"secret"),
+            CacheSalts(b"secret"),
             lambda: ID,
             lambda request_id, error: self.bugs.append((request_id, error)),
             self._new_spool,
@@ -289,6 +291,38 @@ def told(door: Door) -> tuple[int, dict[str, str], dict[str, Any]]:
 
 def code(door: Door) -> str:
     return str(told(door)[2]["error"]["code"])
+
+
+# What is sent of the client's own
+
+TWO = [client("acme"), client("batch-2")]
+
+
+async def test_each_client_has_a_salt_of_its_own_which_no_record_and_no_answer_shows() -> None:
+    house = House(principals={name: principal(name) for name in ("acme", "batch-2")}, rules=plane(clients=TWO))
+    for name in ("acme", "batch-2", "acme"):
+        await house.enforcement.serve(ask(credential=name))
+    salts = [json.loads(request.body)["cache_salt"] for request in house.dispatch.requests]
+    assert salts[0] == salts[2] == CacheSalts(b"secret").salt("partner", "acme", "2027-01-15")
+    assert salts[0] != salts[1]
+    for record, salt in zip(house.journal.records, salts, strict=True):
+        assert record.changes[-1] == "set cache_salt"
+        assert salt not in record.to_json().decode()
+    assert not any(
+        salt.encode() in line for request in house.dispatch.requests for line in request.lines for salt in salts
+    )
+
+
+@pytest.mark.parametrize("drop", [True, False])
+async def test_a_salt_of_the_caller_s_is_refused_or_dropped_as_any_unlisted_field(*, drop: bool) -> None:
+    house = House(plane(replace(PARTNER, drop_unlisted=drop)))
+    record = await house.serve(ask({**HI, "cache_salt": "another client's"}))
+    if not drop:
+        assert record.reason is Reason.PARAMETER_NOT_ACCEPTED
+        return
+    assert [change for change in record.changes if "salt" in change] == ["drop cache_salt", "set cache_salt"]
+    (request,) = house.dispatch.requests
+    assert json.loads(request.body)["cache_salt"] == CacheSalts(b"secret").salt("partner", "acme", "2027-01-15")
 
 
 # The order of checks: each fault is what it changes in a request or in the house; of two, the earlier is told.

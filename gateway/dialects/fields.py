@@ -25,9 +25,9 @@ class Treatment(StrEnum):
     """What may become of a field.
 
     ``pass``: may be accepted. ``cap``: may be accepted, and costs so much that a cap is advisable. ``drop``: may be
-    accepted, and is never sent. ``force``: only the policy sets it. ``refuse``: never accepted. ``thinking``: judged
-    by the ``thinking`` rule alone. ``members``: a closed list, accepted member by member. ``fixed``: any caller may
-    send it, and one value is sent whatever anybody says.
+    accepted, and is never sent. ``force``: only the policy sets it, or the gateway. ``refuse``: never accepted.
+    ``thinking``: judged by the ``thinking`` rule alone. ``members``: a closed list, accepted member by member.
+    ``fixed``: any caller may send it, and one value is sent whatever anybody says.
     """
 
     PASS = "pass"  # noqa: S105  (a treatment, not a secret)
@@ -46,8 +46,9 @@ class Field:
 
     ``kinds``: the JSON types of its value. ``words``: the closed list of texts, empty for free text. ``why``: the
     reason of its treatment, a sentence. ``versions``: the vLLM versions that know it, none for a field of OpenAI's
-    alone. ``essential``: to leave it out would change what the answer means, so it is refused even where unlisted
-    fields are dropped. ``value``: of a fixed field, what is sent. ``alias``: its name in a form, where that is another.
+    alone. ``description``: all that the table says of it. ``essential``: to leave it out would change what the answer
+    means, so it is refused even where unlisted fields are dropped. ``value``: of a fixed field, what is sent.
+    ``alias``: its name in a form, where that is another.
     """
 
     name: str
@@ -61,7 +62,13 @@ class Field:
     essential: bool = False
     value: Any = None
     alias: str | None = None
+    description: Mapping[str, Any] = field(repr=False, compare=False, kw_only=True)
     check: Check = field(repr=False, compare=False, kw_only=True)
+
+    @property
+    def holds_media(self) -> bool:
+        """Whether content parts in it may be images or sounds."""
+        return _mentions_media(self.description)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +140,7 @@ def _fields(described: Mapping[str, Any], parent: str, versions: frozenset[str])
             words=frozenset(description.get("enum", ())),
             minimum=description.get("minimum"),
             maximum=description.get("maximum"),
+            description=description,
             essential="essential" in description,
             value=description.get("value"),
             alias=description.get("alias"),
@@ -140,3 +148,9 @@ def _fields(described: Mapping[str, Any], parent: str, versions: frozenset[str])
         )
         if description["treatment"] == Treatment.MEMBERS:
             yield from _fields(description["properties"], f"{name}.", known)
+
+
+def _mentions_media(described: Any) -> bool:  # noqa: ANN401  (a part of a table)
+    if isinstance(described, dict):
+        return "media" in described or any(map(_mentions_media, described.values()))
+    return isinstance(described, list) and any(map(_mentions_media, described))

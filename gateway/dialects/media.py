@@ -8,14 +8,26 @@ every parser of URLs reads alike.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
+KINDS = frozenset({"image_url", "audio_url", "input_audio", "input_image", "image"})
+"""The types of content parts that hold media, in every API."""
+
+TYPES = {
+    "image": ("png", "jpeg", "jpg", "gif", "webp", "bmp"),
+    "audio": ("wav", "x-wav", "wave", "mpeg", "mp3", "mp4", "m4a", "x-m4a", "aac", "flac", "ogg", "opus", "webm"),
+}
+"""The media types (RFC 6838) that pass. Decoders look at the bytes and not at this name, so what a name promises is
+for the caller; those of documents, drawings and programs are none of a model's media.
+"""
+
 # RFC 2397  dataurl = "data:" [ mediatype ] [ ";base64" ] "," data
 # Without parameters and in base64 alone: what vLLM decodes.
-_DATA = re.compile(r"data:(image|audio)/[A-Za-z0-9.+-]{1,64};base64,")
+_LISTED = "|".join(f"{kind}/(?:{'|'.join(names)})" for kind, names in TYPES.items())
+_DATA = re.compile(rf"data:(?:{_LISTED});base64,")
 
 # RFC 3986 §3.2  authority = [ userinfo "@" ] host [ ":" port ]
 # Here a host of letter-digit-hyphen labels, no userinfo, the default port. The last label begins with a letter, so that
@@ -33,12 +45,27 @@ def url_fault(url: str, kind: str, hosts: AbstractSet[str]) -> str | None:
 
     A data URL is looked at up to its comma only: what follows is data for a decoder, however long.
     """
-    match = _DATA.match(url)
-    if match is not None:
-        return None if match[1] == kind else f"must be of type {kind}/…"
+    if _DATA.match(url) is not None:
+        return None if url.startswith(f"data:{kind}/") else f"must be of type {kind}/…"
+    wanted = f"must be a data: URL of type {kind}/({'|'.join(TYPES[kind])}) in base64"
     if not hosts:
-        return f"must be a data: URL of type {kind}/… in base64"
+        return wanted
     remote = _REMOTE.fullmatch(url) if len(url) <= _LONGEST_REMOTE else None
     if remote is None or remote[1].lower() not in hosts:
-        return f"must be a data: URL of type {kind}/… in base64, or an https URL of a host that this policy names"
+        return f"{wanted}, or an https URL of a host that this policy names"
     return None
+
+
+def count(value: Any) -> int:  # noqa: ANN401  (any JSON value)
+    """Count the content parts with media within a value."""
+    found = 0
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if type(item) is list:
+            waiting.extend(item)
+        elif type(item) is dict:
+            kind = item.get("type")
+            found += type(kind) is str and kind in KINDS
+            waiting.extend(item.values())
+    return found

@@ -38,7 +38,7 @@ def _met(_body: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 _CLOSED: Mapping[Treatment, str] = {
-    Treatment.FORCE: "only the policy sets it, under 'defaults' or 'force'",
+    Treatment.FORCE: "only the policy sets it, under 'defaults' or 'force', and 'cache_salt' only the gateway",
     Treatment.THINKING: "it belongs to 'thinking' and is never listed",
     Treatment.DROP: "it is never sent to the engine",
     Treatment.FIXED: "any caller may send it, and one value is sent whatever anybody says",
@@ -82,12 +82,20 @@ class Facts:
         """Say why ``defaults`` and ``force`` cannot set a dotted name; ``None`` if they can."""
         return self._why_not(name, _NOT_SET, "sent", "set")
 
-    def value_fault(self, name: str, value: Any) -> str | None:  # noqa: ANN401  (a value of the policy file)
-        """Say why a value cannot be set for a dotted name that may be set; ``None`` if it can."""
+    def value_fault(
+        self,
+        name: str,
+        value: Any,  # noqa: ANN401  (a value of the policy file)
+        inspection: Inspection | None = None,
+    ) -> str | None:
+        """Say why a value cannot be set for a dotted name that may be set; ``None`` if it can.
+
+        ``inspection``: how strictly the endpoint looks at what callers send.
+        """
         if value is None:
             return f"{name!r} must have a value"
         try:
-            self.fields[name].check(value, Inspection())
+            self.fields[name].check(value, inspection or Inspection())
         except Malformed as fault:
             return f"{inside(name, fault).param} {fault.detail}"
         return None

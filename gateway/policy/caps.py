@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gateway.dialects import media
 from gateway.dialects.special_tokens import texts
 from gateway.reasons import Malformed, Reason
 
@@ -37,6 +38,8 @@ def apply_caps(draft: Draft, caps: Iterable[tuple[str, Cap]]) -> None:
             raise _over(name, f"has more than {cap.at_most_items} items")
         if cap.at_most_characters is not None and characters(name, value) > cap.at_most_characters:
             raise _over(name, f"has more than {cap.at_most_characters} characters")
+        if cap.at_most_media is not None and media.count(value) > cap.at_most_media:
+            raise _over(name, f"has more than {cap.at_most_media} media parts")
 
 
 def bound_answer(

@@ -74,18 +74,22 @@ def compile_planes(files: Mapping[str, str]) -> list[Plane]:
 
 def resolve(tree: Tree, digest: str) -> Policy:
     """Compile the data of a file whose texts are fit to be shown. Raises ``PolicyError``."""
-    document = type_document(tree)
+    return resolve_document(type_document(tree), tree, digest)
+
+
+def resolve_document(document: Document, tree: Tree, digest: str) -> Policy:
+    """Compile what is typed already; ``tree`` gives the places of complaints. Raises ``PolicyError``."""
     complaints = Complaints(tree)
     _names(document, complaints)
     _surroundings(document, complaints)
     callers = compile_trust.callers(document.trust, complaints)
-    models = compile_endpoints.models(document, complaints)
     rules = compile_parameters.parameters(document, complaints)
+    models = compile_endpoints.models(document, rules, complaints)
     endpoints = compile_endpoints.endpoints(document, rules, complaints)
     _not_hidden(document, endpoints, complaints)
     _no_raw_prompts(document, rules, models, complaints)
     limits = compile_clients.limits(document, complaints)
-    clients = compile_clients.clients(document, callers, models, limits, complaints)
+    clients = compile_clients.clients(document, callers, models, limits, rules, complaints)
     compile_clients.thinkers(document, clients, callers, complaints)
     compile_cases.cases(document, callers, endpoints, complaints)
     complaints.settle()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.dialects.registry import FACTS
 from gateway.identity.issuer import AccessTokenIssuer, ApiKeys, IntrospectionIssuer
 from gateway.limits.limit import Limit
+from gateway.policy import compile_narrowing
 from gateway.policy.days import is_day
 from gateway.policy.document_clients import GroupKeys
 from gateway.policy.model import Client, Key
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from gateway.policy.complaints import Complaints
     from gateway.policy.document import Document
     from gateway.policy.document_clients import ClientKeys, KeyKeys
-    from gateway.policy.model import Model
+    from gateway.policy.model import Model, ParameterRules
     from gateway.policy.source import Path
 
     Proofs = dict[tuple[str, ...], str]
@@ -58,6 +59,7 @@ def clients(
     callers: Mapping[str, CallerTrust],
     models: Mapping[str, Model],
     sets: Mapping[str, Limit],
+    rules: Mapping[str, ParameterRules],
     complaints: Complaints,
 ) -> dict[str, Client]:
     """Resolve the clients."""
@@ -93,6 +95,7 @@ def clients(
             networks=_networks((*path, "from"), keys.from_ or (), complaints),
             suspended=keys.suspended is not None,
             models=aliases,
+            narrow=compile_narrowing.of_client(name, keys, document, rules, complaints),
             **_proof(path, keys, trust, proofs, complaints),
         )
     return resolved

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gateway.dialects.registry import FACTS
+from gateway.policy import compile_narrowing
 from gateway.policy.document_endpoints import CONTROL
 from gateway.policy.model import Deadlines, Endpoint, Model
 from gateway.policy.units import seconds, size
@@ -28,7 +29,7 @@ WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 _CHANGES_STATE: Final = frozenset({"engine-sleep", "engine-wake"})
 
 
-def models(document: Document, complaints: Complaints) -> dict[str, Model]:
+def models(document: Document, rules: Mapping[str, ParameterRules], complaints: Complaints) -> dict[str, Model]:
     """Resolve the aliases."""
     resolved: dict[str, Model] = {}
     spelled: dict[str, str] = {}
@@ -50,6 +51,7 @@ def models(document: Document, complaints: Complaints) -> dict[str, Model]:
             keys.card,
             keys.thinking_switch or "enable_thinking",
             keys.most_tokens,
+            compile_narrowing.of_model(alias, keys, document, rules, complaints),
         )
     return resolved
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.dialects.checks import Inspection
 from gateway.dialects.fields import Treatment
 from gateway.dialects.registry import FACTS
-from gateway.policy.document_parameters import ItemsCap, NumberCap
-from gateway.policy.model import Cap, ParameterRules, ThinkingRule
-from gateway.policy.text import nearest
+from gateway.policy import cache_salt
+from gateway.policy.compile_caps import cap, over_cap, with_hint
+from gateway.policy.model import ParameterRules, ThinkingRule
+from gateway.policy.thinking import SIDE_DOORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,15 +22,11 @@ if TYPE_CHECKING:
     from gateway.dialects.registry import Facts
     from gateway.policy.complaints import Complaints
     from gateway.policy.document import Document
-    from gateway.policy.document_parameters import CapKeys, ParametersKeys, ThinkingKeys
+    from gateway.policy.document_parameters import ParametersKeys, ThinkingKeys
+    from gateway.policy.model import Cap
     from gateway.policy.source import Path
 
 STANDARD: Final = "standard"
-_FITS: Final = {
-    "at_most": ({"integer", "number"}, "is no number"),
-    "at_most_items": ({"array"}, "is no list"),
-    "at_most_characters": ({"string", "array", "object"}, "holds no text"),
-}
 
 
 def parameters(document: Document, complaints: Complaints) -> dict[str, ParameterRules]:
@@ -48,7 +46,7 @@ def parameters(document: Document, complaints: Complaints) -> dict[str, Paramete
         if not facts.has_body:
             complaints.add(path, f"{facts.name} has no body, so it has no parameters")
         else:
-            resolved[name] = _Rules(path, keys, facts, document.models or {}, complaints).resolve()
+            resolved[name] = _Rules(path, keys, facts, document, complaints).resolve()
     return resolved
 
 
@@ -56,24 +54,33 @@ class _Rules:
     """The rules of one endpoint in the making."""
 
     def __init__(
-        self, path: Path, keys: ParametersKeys, facts: Facts, aliases: Iterable[str], complaints: Complaints
+        self, path: Path, keys: ParametersKeys, facts: Facts, document: Document, complaints: Complaints
     ) -> None:
         self.path = path
         self.keys = keys
         self.facts = facts
-        self.aliases = aliases
+        self.aliases = document.models or {}
+        self.media_hosts = frozenset(document.media.hosts if document.media is not None else ())
         self.complaints = complaints
 
     def resolve(self) -> ParameterRules:
         keys = self.keys
         accept = self.accept()
         self.set_once()
-        caps = {name: self.cap(name, cap, accept) for name, cap in (keys.caps or {}).items()}
+        caps = {
+            name: cap((*self.path, "caps", name), name, stated, self.facts, accept, self.complaints)
+            for name, stated in (keys.caps or {}).items()
+        }
         self.one_cap(caps)
+        thinking = self.thinking(keys.thinking)
+        # Special tokens are a side door: where nobody may enable thinking they are refused whatever the file says.
+        strict = keys.special_tokens is not None or thinking.forbidden
+        inspection = Inspection(special_tokens=strict, media_hosts=self.media_hosts)
         for key, values in (("defaults", keys.defaults), ("force", keys.force)):
             for name, value in (values or {}).items():
-                self.value((*self.path, key, name), name, value, caps)
-        thinking = self.thinking(keys.thinking)
+                self.value((*self.path, key, name), name, value, caps, inspection)
+                if thinking.forbidden and SIDE_DOORS.get(name) is value:
+                    self.complaints.add((*self.path, key, name), "this goes past `thinking`, which nobody may enable")
         return ParameterRules(
             accept=accept,
             drop_unlisted=keys.unlisted == "drop",
@@ -81,8 +88,7 @@ class _Rules:
             force=keys.force or {},
             caps=caps,
             thinking=thinking,
-            # Special tokens are a side door: where nobody may enable thinking they are refused whatever the file says.
-            refuse_special_tokens=keys.special_tokens is not None or thinking.forbidden,
+            refuse_special_tokens=strict,
         )
 
     def accept(self) -> frozenset[str]:
@@ -95,13 +101,10 @@ class _Rules:
                     self.complaints.add(here, f"{self.facts.name} has no `standard` yet: list its fields one by one")
                 accepted |= self.facts.standard
             elif fault := self.facts.why_not_accepted(name):
-                self.complaints.add(here, self.with_hint(name, fault))
+                self.complaints.add(here, with_hint(name, fault, self.facts))
             else:
                 accepted.add(name)
         return frozenset(accepted)
-
-    def with_hint(self, name: str, fault: str) -> str:
-        return fault if name in self.facts.fields else f"{fault}; the nearest is `{nearest(name, self.facts.fields)}`"
 
     def synonyms(self, name: str) -> tuple[str, ...]:
         """Give all names of a field: those for the tokens of an answer are one field."""
@@ -124,44 +127,25 @@ class _Rules:
                 (*self.path, "caps", name), f"this is the field `{capped[0]}` under another name: cap it once"
             )
 
-    def cap(self, name: str, keys: CapKeys, accept: frozenset[str]) -> Cap:
-        """Resolve a cap, and complain if it could never hold or does not fit the field."""
-        here = (*self.path, "caps", name)
-        kind = next(key for key in _FITS if hasattr(keys, key))
-        kinds, fault = _FITS[kind]
-        if name not in accept:
-            self.complaints.add(
-                here, self.with_hint(name, f"a cap on `{name}`, which `accept` does not list, caps nothing")
-            )
-        elif not self.facts.fields[name].kinds & kinds:
-            known = " or ".join(sorted(self.facts.fields[name].kinds))
-            self.complaints.add((*here, kind), f"`{name}` {fault}: it is {known}")
-        elif isinstance(keys, NumberCap):
-            self.number_cap((*here, kind), name, keys.at_most)
-        if isinstance(keys, NumberCap):
-            return Cap(at_most=keys.at_most, lower=keys.otherwise == "lower")
-        return (
-            Cap(at_most_items=keys.at_most_items)
-            if isinstance(keys, ItemsCap)
-            else Cap(at_most_characters=keys.at_most_characters)
-        )
-
-    def number_cap(self, here: Path, name: str, at_most: float) -> None:
-        field = self.facts.fields[name]
-        if "number" not in field.kinds and isinstance(at_most, float):
-            self.complaints.add(here, f"`{name}` is a whole number, so its cap is one")
-        if field.minimum is not None and at_most < field.minimum:
-            self.complaints.add(here, f"no value of `{name}` is so small: the least is {field.minimum}")
-
-    def value(self, here: Path, name: str, value: Any, caps: dict[str, Cap]) -> None:  # noqa: ANN401  (a JSON value)
+    def value(
+        self,
+        here: Path,
+        name: str,
+        value: Any,  # noqa: ANN401  (a JSON value)
+        caps: dict[str, Cap],
+        inspection: Inspection,
+    ) -> None:
         """Complain about a value that the dialect would not read, or that the caps of this file forbid."""
-        if fault := self.facts.why_not_set(name) or self.facts.value_fault(name, value):
-            self.complaints.add(here, self.with_hint(name, fault))
+        if name == cache_salt.FIELD and cache_salt.is_salted(self.facts):
+            self.complaints.add(here, "the gateway sets this itself, for each client another: remove this line")
+            return
+        if fault := self.facts.why_not_set(name) or self.facts.value_fault(name, value, inspection):
+            self.complaints.add(here, with_hint(name, fault, self.facts))
             return
         if name == "model":
             self.complaints.knows(here, value, self.aliases, "model")
-        for cap in (caps[one] for one in self.synonyms(name) if one in caps):
-            if over_cap(value, cap):
+        for one in self.synonyms(name):
+            if one in caps and over_cap(value, caps[one]):
                 self.complaints.add(
                     here, "this value is over the cap that stands below: a caller may not send it either"
                 )
@@ -189,21 +173,3 @@ class _Rules:
             groups=frozenset(name for kind, _, name in kinds if kind == "group"),
             disable_otherwise=keys.otherwise == "disable",
         )
-
-
-def over_cap(value: Any, cap: Cap) -> bool:  # noqa: ANN401  (a JSON value)
-    """Tell whether a value that the policy itself sets exceeds a cap."""
-    if cap.at_most is not None:
-        return isinstance(value, int | float) and not isinstance(value, bool) and value > cap.at_most
-    if cap.at_most_items is not None:
-        return isinstance(value, list) and len(value) > cap.at_most_items
-    return cap.at_most_characters is not None and characters(value) > cap.at_most_characters
-
-
-def characters(value: Any) -> int:  # noqa: ANN401  (a JSON value)
-    """Count the characters of all text within a value."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict):
-        return sum(map(characters, value.values()))
-    return sum(map(characters, value)) if isinstance(value, list) else 0

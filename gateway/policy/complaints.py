@@ -11,7 +11,7 @@ from gateway.policy.source import PolicyError
 from gateway.policy.text import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
     from gateway.policy.source import Path, Problem, Tree
 
@@ -27,11 +27,11 @@ class Complaints:
         """Note what is wrong at a path of the file."""
         self._problems.append(self._tree.problem(path, sentence))
 
-    def knows(self, path: Path, name: str, names: Iterable[str], what: str) -> bool:
+    def knows(self, path: Path, name: str, names: Collection[str], what: str) -> bool:
         """Tell whether a name is one of the names; complain with the nearest one if it is not."""
-        known = list(names)
-        if name in known:
+        if name in names:
             return True
+        known = list(names)
         hint = f"; the nearest is `{nearest(name, known)}`" if known else ""
         self.add(path, f"this file has no {what} `{name}`{hint}")
         return False

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from gateway.policy.forms import Alias, Day, Id, Name, Network, Sha256
-from gateway.policy.shapes import Closed, OnlyTrue, Positive, Several
+from gateway.policy.document_parameters import CapKeys
+from gateway.policy.forms import Alias, Day, FieldName, Id, Name, Network, Sha256
+from gateway.policy.shapes import Closed, OnlyTrue, Positive, Said, Several
 
 
 class GroupKeys(Closed):
@@ -62,6 +63,26 @@ Proof = Annotated[
 ]
 
 
+class NarrowKeys(Said):
+    """What this client may less than the endpoint grants."""
+
+    without: Annotated[
+        Several[Annotated[FieldName, Field(description="A field that the endpoint accepts.")]] | None,
+        Field(description="Fields that are unlisted for this client."),
+    ] = None
+    caps: Annotated[
+        dict[FieldName, CapKeys] | None,
+        Field(min_length=1, description="Caps below those of the endpoint, which hold as well."),
+    ] = None
+    thinking: Annotated[
+        Literal["refuse", "disable"] | None,
+        Field(
+            description="This client may not enable thinking: a wish gets the request refused, or every thinking "
+            "control set to off."
+        ),
+    ] = None
+
+
 class ClientKeys(Closed):
     """One client."""
 
@@ -90,5 +111,9 @@ class ClientKeys(Closed):
     models: Annotated[
         Several[Annotated[Alias, Field(description="Alias of a model.")]] | None,
         Field(description="Models that it may use and see; when absent none."),
+    ] = None
+    narrow: Annotated[
+        dict[Name, NarrowKeys] | None,
+        Field(min_length=1, description="What it may less than others, by endpoint."),
     ] = None
     limits: Annotated[Name, Field(description="Name of its set of limits.")]

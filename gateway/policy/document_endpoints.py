@@ -8,7 +8,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from gateway.policy.forms import Allow, Duration, LiteralText, Name, QueryKey, QueryValue, Scope, Size, Text
+from gateway.policy.document_parameters import CapKeys
+from gateway.policy.forms import Allow, Duration, FieldName, LiteralText, Name, QueryKey, QueryValue, Scope, Size, Text
 from gateway.policy.shapes import Closed, Positive, Said, Several
 
 CONTROL: Final[list[JsonValue]] = ["engine-sleep", "engine-wake", "engine-status", "engine-metrics"]
@@ -131,4 +132,8 @@ class ModelKeys(Closed):
             description="The most tokens of one answer, sent when the caller names none; a model without it generates "
             "no text."
         ),
+    ] = None
+    caps: Annotated[
+        dict[FieldName, CapKeys] | None,
+        Field(min_length=1, description="Caps below those of the endpoints, for calls of this model."),
     ] = None

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from gateway.policy.forms import FieldName, Permitted
-from gateway.policy.shapes import Closed, Number, Positive, Several, Value
+from gateway.policy.shapes import Closed, Count, Number, Positive, Several, Value
 
 
 class NumberCap(Closed):
@@ -22,30 +22,29 @@ class NumberCap(Closed):
     ]
 
 
-class ItemsCap(Closed):
-    """A list."""
+class SizeCap(Closed):
+    """A list or text; several sizes may be bounded at once."""
 
-    at_most_items: Annotated[Positive, Field(description="The longest list that is sent.")]
-    otherwise: Annotated[Literal["refuse"], Field(description="A longer list is refused.")]
+    model_config = ConfigDict(json_schema_extra={"minProperties": 2})
 
-
-class CharactersCap(Closed):
-    """Text."""
-
+    at_most_items: Annotated[Positive | None, Field(description="The longest list that is sent.")] = None
     at_most_characters: Annotated[
-        Positive, Field(description="The most characters, counted over all text within the value.")
-    ]
-    otherwise: Annotated[Literal["refuse"], Field(description="Longer text is refused.")]
+        Positive | None, Field(description="The most characters, counted over all text within the value.")
+    ] = None
+    at_most_media: Annotated[
+        Count | None, Field(description="The most images, sounds and other media parts within the value, be it none.")
+    ] = None
+    otherwise: Annotated[Literal["refuse"], Field(description="What is larger is refused.")]
 
 
 def _kind_of_cap(value: Any) -> str:  # noqa: ANN401  (whatever stands in the file)
     """Choose the one kind of cap that a mapping is, so that only its mistakes are named."""
     keys = "".join(value) if isinstance(value, dict) else ""
-    return "<1>" if "at_most_i" in keys else "<2>" if "at_most_c" in keys else "<0>"
+    return "<1>" if "at_most_" in keys else "<0>"
 
 
 CapKeys = Annotated[
-    Annotated[NumberCap, Tag("<0>")] | Annotated[ItemsCap, Tag("<1>")] | Annotated[CharactersCap, Tag("<2>")],
+    Annotated[NumberCap, Tag("<0>")] | Annotated[SizeCap, Tag("<1>")],
     Discriminator(_kind_of_cap),
     Field(description="The most that a caller may ask for, and what happens otherwise."),
 ]

@@ -8,9 +8,9 @@ not judged here.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from gateway.policy.document import Document
 from gateway.policy.forms import REFUSED
@@ -32,7 +32,6 @@ _KINDS: Final = {
     "tuple_type": "write a list here, such as [a, b]",
     "list_type": "write a list here, each item on a line that begins with -",
     "dict_type": _MAPPING,
-    "greater_than_equal": "the smallest number here is 1",
     "too_short": "an empty list or mapping is an error: name something, or remove the key",
     "too_long": "write exactly one key here",
 }
@@ -47,6 +46,32 @@ def type_document(tree: Tree) -> Document:
         return Document.model_validate(tree.data)
     except ValidationError as error:
         raise PolicyError(_problem(tree, details) for details in error.errors(include_url=False)) from None
+
+
+def retyped(document: Document, area: str, name: str, entry: Any) -> Document:  # noqa: ANN401  (data of a file)
+    """Type one entry of an area anew, or leave it out for ``None``, and keep what is typed already.
+
+    Raises ``PolicyError`` without a place: what is asked for is whether the entry can be typed at all.
+    """
+    entries = {**getattr(document, area)}
+    if entry is None:
+        del entries[name]
+    else:
+        try:
+            entries[name] = _typed_entry(area).validate_python(entry)
+        except ValidationError:
+            raise PolicyError(()) from None
+    if not entries:
+        raise PolicyError(())
+    return document.model_copy(update={area: entries})
+
+
+@cache
+def _typed_entry(area: str) -> TypeAdapter[Any]:
+    """Give the type of the entries of an area."""
+    stated = Document.model_fields[area].annotation
+    mapping = next(one for one in (stated, *get_args(stated)) if get_origin(one) is dict)
+    return TypeAdapter(get_args(mapping)[1])
 
 
 def unfit(tree: Tree) -> list[Problem]:
@@ -94,6 +119,8 @@ def _problem(tree: Tree, details: ErrorDetails) -> Problem:
     if kind == "model_type":
         keys = schema["properties"]
         return tree.problem(path, f"{_MAPPING}, such as `{nearest(str(path[-1]), keys)}` (of {', '.join(keys)})")
+    if kind == "greater_than_equal":
+        return tree.problem(path, f"the smallest number here is {facts['ge']}")
     return tree.problem(path, _KINDS[kind])
 
 

@@ -29,7 +29,7 @@ def judge(plane: Plane, grant: Grant, call: Call) -> Permit | Deny:
     try:
         if not FACTS[grant.endpoint.dialect].has_body:
             return _judge_path(plane, grant)
-        return _judge_body(plane, plane.rules[grant.endpoint.name], grant, call.fields)
+        return _judge_body(plane, plane.rules_of(grant.client, grant.endpoint), grant, call.fields)
     except Malformed as fault:
         return Deny(fault.reason, f"{fault.param} {fault.detail}" if fault.detail else "", fault.param)
 
@@ -52,14 +52,15 @@ def _judge_body(plane: Plane, rules: Rules, grant: Grant, fields: dict[str, Any]
     for name, fault in rules.unmet(draft.body):
         if fault:
             raise Malformed(Reason.PARAMETER_INVALID, fault, param=name)
-    if rules.thinking is not None and rules.thinking.forbidden:
-        thinking.side_door(draft)
     for name, value in rules.force:
         for one in (name in rules.tokens and draft.sent(rules.tokens)) or (name,):
             draft.put(one, value)
+    if rules.thinking is not None and rules.thinking.forbidden:
+        thinking.side_door(draft)
     model = _model(plane, grant, draft.body.get("model"))
     draft.put("model", model.served_as)
     apply_caps(draft, rules.caps)
+    apply_caps(draft, model.caps)
     bound_answer(draft, rules.tokens, rules.token_caps, model.most_tokens, rules.answer_default)
     if rules.thinking is not None:
         thinking.settle(draft, model, rules.thinking, grant, rules.controls)

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """An alias: the engine that serves it and the name there. Without ``most_tokens`` it generates no text."""
+    """An alias: the engine that serves it and the name there. Without ``most_tokens`` it generates no text.
+
+    ``caps``: hold besides those of the endpoint.
+    """
 
     alias: str
     engine: str
@@ -31,15 +34,17 @@ class Model:
     card: str | None = None
     thinking_switch: str = "enable_thinking"
     most_tokens: int | None = None
+    caps: tuple[tuple[str, Cap], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """The most that a caller may ask for in one field; exactly one of the three numbers is set."""
+    """The most that a caller may ask for in one field: a number (``at_most``), or sizes, at least one of them."""
 
     at_most: int | float | None = None
     at_most_items: int | None = None
     at_most_characters: int | None = None
+    at_most_media: int | None = None
     lower: bool = False
 
 
@@ -75,6 +80,19 @@ class ParameterRules:
     caps: Mapping[str, Cap] = field(default_factory=dict)
     thinking: ThinkingRule = field(default_factory=ThinkingRule)
     refuse_special_tokens: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """What one client may less than an endpoint grants.
+
+    ``without``: accepted fields that are unlisted for it. ``caps``: hold besides the endpoint's. ``thinking``: the rule
+    in place of the endpoint's, one that forbids; ``None`` leaves the endpoint's.
+    """
+
+    without: frozenset[str] = frozenset()
+    caps: tuple[tuple[str, Cap], ...] = ()
+    thinking: ThinkingRule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +135,10 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Whose request this is, and what it may do. Exactly one of ``id``, ``group``, ``keys`` is set."""
+    """Whose request this is, and what it may do. Exactly one of ``id``, ``group``, ``keys`` is set.
+
+    ``narrow``: what it may less than others, by endpoint.
+    """
 
     name: str
     caller: str
@@ -130,6 +151,7 @@ class Client:
     networks: tuple[IPv4Network | IPv6Network, ...] = ()
     suspended: bool = False
     models: tuple[str, ...] = ()
+    narrow: Mapping[str, Narrowing] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,16 +181,27 @@ class Plane:
     source: str = ""
     index: ClientIndex = field(init=False, repr=False, compare=False)
     rules: Mapping[str, Rules] = field(init=False, repr=False, compare=False)
+    narrowed: Mapping[tuple[str, str], Rules] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Index the clients, and join the rules of each endpoint with its dialect; without rules none is accepted."""
-        rules = {
-            endpoint.name: rules_for(
-                endpoint.parameters or ParameterRules(frozenset()), FACTS[endpoint.dialect], self.media_hosts
-            )
+        bodied = {
+            endpoint.name: (endpoint.parameters or ParameterRules(frozenset()), FACTS[endpoint.dialect])
             for methods in self.endpoints.values()
             for endpoint in methods.values()
             if FACTS[endpoint.dialect].has_body
         }
+        rules = {name: rules_for(*known, self.media_hosts) for name, known in bodied.items()}
+        narrowed = {
+            (client.name, name): rules_for(*bodied[name], self.media_hosts, narrowing)
+            for client in self.clients.values()
+            for name, narrowing in client.narrow.items()
+        }
         object.__setattr__(self, "index", ClientIndex.of(self.clients.values()))
         object.__setattr__(self, "rules", rules)
+        object.__setattr__(self, "narrowed", narrowed)
+
+    def rules_of(self, client: Client, endpoint: Endpoint) -> Rules:
+        """Give the rules of an endpoint with a body, as they are for a client."""
+        narrowed = self.narrowed.get((client.name, endpoint.name)) if client.narrow else None
+        return self.rules[endpoint.name] if narrowed is None else narrowed

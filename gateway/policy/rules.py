@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gateway.dialects.fields import Field
     from gateway.dialects.registry import Facts
     from gateway.dialects.thinking_controls import ThinkingControls
-    from gateway.policy.model import Cap, ParameterRules, ThinkingRule
+    from gateway.policy.model import Cap, Narrowing, ParameterRules, ThinkingRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,20 @@ class Rules:
     media_hosts: frozenset[str]
 
 
-def rules_for(parameters: ParameterRules, facts: Facts, media_hosts: frozenset[str]) -> Rules:
-    """Join the rules of an endpoint with what its dialect knows."""
+def rules_for(
+    parameters: ParameterRules, facts: Facts, media_hosts: frozenset[str], narrowing: Narrowing | None = None
+) -> Rules:
+    """Join the rules of an endpoint with what its dialect knows, and with what a client may less."""
     fields = facts.fields.values()
     controls = [field.name for field in fields if field.treatment is Treatment.THINKING]
     fixed = {field.name: field.value for field in fields if field.treatment is Treatment.FIXED}
     essential = [field.name for field in fields if field.essential]
     tokens = frozenset(facts.answer_tokens)
-    checks, closed = _checks((*parameters.accept, *controls, *fixed, *essential), facts)
-    thinking = parameters.thinking if controls else None
+    accept, rule, all_caps = parameters.accept, parameters.thinking, tuple(parameters.caps.items())
+    if narrowing is not None:
+        accept, rule, all_caps = accept - narrowing.without, narrowing.thinking or rule, all_caps + narrowing.caps
+    checks, closed = _checks((*accept, *controls, *fixed, *essential), facts)
+    thinking = rule if controls else None
     return Rules(
         checks=checks,
         closed=closed,
@@ -67,8 +72,8 @@ def rules_for(parameters: ParameterRules, facts: Facts, media_hosts: frozenset[s
         unmet=facts.unmet,
         defaults=tuple(parameters.defaults.items()),
         force=(*parameters.force.items(), *fixed.items()),
-        caps=tuple((name, cap) for name, cap in parameters.caps.items() if name not in tokens),
-        token_caps=tuple(cap for name, cap in parameters.caps.items() if name in tokens),
+        caps=tuple((name, cap) for name, cap in all_caps if name not in tokens),
+        token_caps=tuple(cap for name, cap in all_caps if name in tokens),
         thinking=thinking,
         controls=facts.controls,
         drop_unlisted=parameters.drop_unlisted,

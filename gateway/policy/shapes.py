@@ -104,6 +104,7 @@ _LISTED: Final = Strict(strict=False)  # a list of the file becomes a tuple; its
 Several = Annotated[tuple[Item, ...], _LISTED, Distinct()]
 Maybe = Annotated[tuple[Item, ...], _LISTED, Distinct(empty=True)]
 Positive = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
 Number = Annotated[int | float, Exactly((int, float), "write a number, without quotes", {"type": "number"})]
 Value = Annotated[
     Any,

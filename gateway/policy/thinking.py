@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from gateway.policy.draft import Draft
     from gateway.policy.model import Model, ThinkingRule
 
+SIDE_DOORS = {"add_generation_prompt": False, "continue_final_message": True}
+"""Fields with the value that begins the answer for the model, or leaves out the mark that it does not think."""
+
 _KWARGS = "chat_template_kwargs"
 _NO_EFFORT = "none"
 # The only word that every engine with efforts knows besides none.
@@ -60,7 +63,7 @@ def settle(draft: Draft, model: Model, rule: ThinkingRule, grant: Grant, control
 
 def side_door(draft: Draft) -> None:
     """Close what would begin the answer for the model. Raises ``Malformed(THINKING_NOT_PERMITTED)``."""
-    for name, opened in (("add_generation_prompt", False), ("continue_final_message", True)):
+    for name, opened in SIDE_DOORS.items():
         if draft.body.get(name) is opened:
             raise Malformed(Reason.THINKING_NOT_PERMITTED, "would go past the rule about thinking", param=name)
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gateway.dialects.call import Call
-from gateway.dialects.registry import DIALECTS
+from gateway.dialects.registry import DIALECTS, FACTS
+from gateway.policy.cache_salt import isolated
 from gateway.policy.decide import admit, endpoint_for, judge
 from gateway.policy.decision import Deny, Grant, Permit
 from gateway.policy.plane_metadata import metadata_of, refused_question
@@ -94,4 +95,6 @@ def _court(plane: Plane, grant: Grant, body: bytes) -> Outcome:
     verdict = judge(plane, grant, call)
     if isinstance(verdict, Deny) or dialect is None or dialect.upstream is None:
         return Outcome(verdict, endpoint, grant)
+    # The real one needs the secret, and whoever reads an explanation must not have it.
+    verdict = isolated(verdict, FACTS[endpoint.dialect], f"(the salt of {grant.client.name})")
     return Outcome(verdict, endpoint, grant, dialect.write(call, verdict.changes))

@@ -7,8 +7,8 @@ one; no engine is asked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -19,10 +19,11 @@ from gateway.policy.trial import Outcome, Request, answer
 from gateway.reasons import ANSWERS, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from gateway.policy.compile import Policy
     from gateway.policy.decision import Permit
+    from gateway.policy.model import Plane
     from gateway.policy.source import Path
 
 NOBODY = frozenset({"nobody", "{}"})
@@ -142,7 +143,8 @@ def explain(policy: Policy, who: str, ask: str, body: bytes, today: str) -> Expl
     outcome = answer(policy.plane, request)
     verdict = outcome.verdict
     if isinstance(verdict, Deny):
-        paths = [_refusing(policy, outcome, verdict, request)]
+        narrowing = _narrowing(policy.plane, outcome, verdict, request)
+        paths = [narrowing or _refusing(policy, outcome, verdict, request)]
     else:
         paths = _permitting(outcome, verdict)
     rules = tuple(_rule(policy, path) for path in paths)
@@ -172,9 +174,38 @@ def _permitting(outcome: Outcome, permit: Permit) -> list[Path]:
     paths: list[Path] = [("endpoints", endpoint.name), ("clients", client.name), ("limits", client.limit.name)]
     if endpoint.parameters is not None:
         paths.append(("parameters", endpoint.name))
+    if endpoint.name in client.narrow:
+        paths.append(("clients", client.name, "narrow", endpoint.name))
     if permit.model is not None:
         paths.append(("models", permit.model.alias))
+    if permit.model is not None and permit.model.caps:
+        paths.append(("models", permit.model.alias, "caps"))
     return paths
+
+
+_NARROWED: Final[Mapping[Reason, str]] = {
+    Reason.PARAMETER_NOT_ACCEPTED: "without",
+    Reason.PARAMETER_OVER_CAP: "caps",
+    Reason.THINKING_NOT_PERMITTED: "thinking",
+}
+
+
+def _narrowing(plane: Plane, outcome: Outcome, deny: Deny, request: Request) -> Path | None:
+    """Give the override that refused, if one did: without it, the request would have had another answer."""
+    if outcome.grant is None:
+        return None
+    client, endpoint = outcome.grant.client, outcome.grant.endpoint.name
+    key = _NARROWED.get(deny.reason, "")
+    if endpoint in client.narrow:
+        whole = replace(plane, clients={**plane.clients, client.name: replace(client, narrow={})})
+        if answer(whole, request).verdict != deny:
+            return ("clients", client.name, "narrow", endpoint, key, deny.param or "")
+    for alias, model in plane.models.items():
+        if model.caps:
+            whole = replace(plane, models={**plane.models, alias: replace(model, caps=())})
+            if answer(whole, request).verdict != deny:
+                return ("models", alias, key, deny.param or "")
+    return None
 
 
 def _refusing(policy: Policy, outcome: Outcome, deny: Deny, request: Request) -> Path:

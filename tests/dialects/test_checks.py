@@ -26,7 +26,11 @@ def detail(description: dict[str, Any], value: Any) -> str | None:  # noqa: ANN4
         ({"type": "string", "enum": ["b", "a"]}, 1, "x must be one of a, b"),
         ({"type": "string", "media": "image"}, 1, "x must be text"),
         ({"type": "string", "media": "base64"}, 1, "x must be text"),
-        ({"type": "string", "media": "image"}, "x", "x must be a data: URL of type image/… in base64"),
+        (
+            {"type": "string", "media": "image"},
+            "x",
+            "x must be a data: URL of type image/(png|jpeg|jpg|gif|webp|bmp) in base64",
+        ),
         ({"type": "boolean"}, 0, "x must be true or false"),
         ({"type": "integer"}, True, "x must be an integer"),
         ({"type": "integer", "minimum": 1}, 0, "x must be at least 1"),

@@ -193,3 +193,8 @@ def test_a_field_tells_what_is_always_sent_for_it_and_whether_it_may_be_left_out
 def test_an_api_may_bound_an_answer_that_nobody_bounded() -> None:
     assert load("openai_completions").answer_default == 16
     assert CHAT.answer_default is None
+
+
+@pytest.mark.parametrize("name, holds", [("messages", True), ("tools", False), ("model", False), ("stop", False)])
+def test_a_field_tells_whether_media_can_stand_in_it(name: str, *, holds: bool) -> None:
+    assert load("openai_chat").fields[name].holds_media is holds

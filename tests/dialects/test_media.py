@@ -1,8 +1,14 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
-from gateway.dialects.media import url_fault
+from gateway.dialects.media import KINDS, TYPES, count, url_fault
+from gateway.dialects.registry import FACTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 HOSTS = frozenset({"img.example.com", "allowed.example"})
 
@@ -11,7 +17,7 @@ HOSTS = frozenset({"img.example.com", "allowed.example"})
     "url, kind",
     [
         ("data:image/png;base64,iVBORw0KGgo=", "image"),
-        ("data:image/svg+xml;base64,", "image"),
+        ("data:image/webp;base64,", "image"),
         ("data:audio/wav;base64,AAAA", "audio"),
         ("https://img.example.com/a.png", "image"),
         ("https://img.example.com", "image"),
@@ -64,6 +70,13 @@ def test_data_urls_and_named_hosts_pass(url: str, kind: str) -> None:
         "data:image/png;charset=x;base64,AAAA",
         "data:,x",
         "data:image/;base64,AAAA",
+        "data:image/svg+xml;base64,AAAA",
+        "data:image/tiff;base64,AAAA",
+        "data:image/PNG;base64,AAAA",
+        "DATA:image/png;base64,AAAA",
+        "data:image/pngx;base64,AAAA",
+        "data:image/vnd.adobe.photoshop;base64,AAAA",
+        "data:application/pdf;base64,AAAA",
         "data:audio/wav;base64,AAAA",
         "blob:https://allowed.example/",
         "javascript:alert(1)",
@@ -76,3 +89,82 @@ def test_every_other_spelling_of_a_place_is_refused(url: str) -> None:
 
 def test_without_hosts_no_address_passes() -> None:
     assert url_fault("https://img.example.com/a.png", "image", frozenset())
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_every_listed_type_passes_as_what_it_is_and_as_nothing_else(kind: str) -> None:
+    other = {"image": "audio", "audio": "image"}[kind]
+    for name in TYPES[kind]:
+        assert url_fault(f"data:{kind}/{name};base64,AAAA", kind, frozenset()) is None
+        assert (
+            url_fault(f"data:{kind}/{name};base64,AAAA", other, frozenset())
+            == f"must be of type {other}/\N{HORIZONTAL ELLIPSIS}"
+        )
+
+
+def test_a_refused_place_is_told_what_would_pass() -> None:
+    assert (
+        url_fault("x", "image", frozenset())
+        == "must be a data: URL of type image/(png|jpeg|jpg|gif|webp|bmp) in base64"
+    )
+    assert (url_fault("x", "image", HOSTS) or "").endswith("or an https URL of a host that this policy names")
+
+
+@pytest.mark.parametrize(
+    "value, number",
+    [
+        ([], 0),
+        ("image_url", 0),
+        ([{"content": "image_url"}], 0),
+        ([{"content": [{"type": "image_url"}, {"type": "text", "text": "image"}, {"type": "input_audio"}]}], 2),
+        ([{"content": [{"type": "tool_result", "content": [{"type": "image", "source": {}}]}]}], 1),
+        ({"type": ["image_url"]}, 0),
+    ],
+)
+def test_parts_with_media_are_counted_wherever_they_stand(value: object, number: int) -> None:
+    assert count(value) == number
+
+
+def ways_to_media(described: object, kinds: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Give the kinds of parts that lead to each place where a URL or data of media stands."""
+    if isinstance(described, list):
+        for one in described:
+            yield from ways_to_media(one, kinds)
+    elif isinstance(described, dict):
+        if described.get("media"):
+            yield kinds
+        for kind, of in described.get("of", {}).items():
+            yield from ways_to_media(of, (*kinds, kind))
+        for name, one in described.items():
+            if name != "of":
+                yield from ways_to_media(one, kinds)
+
+
+@pytest.mark.parametrize("name", sorted(FACTS))
+def test_each_part_with_media_in_any_table_is_counted_once(name: str) -> None:
+    ways = [way for field in FACTS[name].fields.values() for way in ways_to_media(field.description)]
+    assert [len(KINDS.intersection(way)) for way in ways] == [1] * len(ways)
+    if name == "openai-chat":
+        assert {("image_url",), ("input_audio",)} <= set(ways)
+
+
+def members(described: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Give each member that objects within a description may have, by its name."""
+    if isinstance(described, list):
+        for one in described:
+            yield from members(one)
+    elif isinstance(described, dict):
+        yield from described.get("properties", {}).items()
+        for one in described.values():
+            yield from members(one)
+
+
+@pytest.mark.parametrize("name", sorted(FACTS))
+def test_no_table_lets_a_caller_name_media_in_the_engine_s_cache_or_anything_to_fetch(name: str) -> None:
+    """A ``uuid`` would be the key of what another caller sent; a URL that is not looked at, a request from inside."""
+    for field in FACTS[name].fields.values():
+        for member, described in members(field.description):
+            if member == "uuid":
+                assert described["treatment"] == "drop", field.name
+            if member in {"url", "image_url", "audio_url", "file_url"} and described["type"] == "string":
+                assert described["media"] in TYPES, field.name

@@ -27,6 +27,8 @@ Case = dict[str, Any]
 _HEAD_END = b"\r\n\r\n"
 _CONTENT_LENGTH = re.compile(rb"(?<=\r\nContent-Length: )[0-9]+")
 _BLANK_CANARY = "127.0.0.1:9"
+_TEN_THOUSAND = "/* 10,000 tools */"
+_TOOLS = ",".join(f'{{"type":"function","function":{{"name":"f{number}"}}}}' for number in range(10_000))
 _RECOMPUTED = {"framing-033", "header-018"}
 
 
@@ -154,7 +156,7 @@ def _parsed(body: bytes) -> Any:  # noqa: ANN401  (a JSON value)
 
 def _body(given: Mapping[str, Any]) -> bytes:
     if given.get("body") is not None:
-        return str(given["body"]).encode("latin-1")
+        return str(given["body"]).replace(_TEN_THOUSAND, _TOOLS).encode("latin-1")
     parts = []
     for segment in given.get("segments", ()):
         match segment:

@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 
 TOKENS = 8
 TWO_MODELS = POLICY.replace(
-    "  local: {engine: main, served_as: local, most_tokens: 256}\n",
-    "  local: {engine: main, served_as: local, most_tokens: 256}\n"
-    "  other: {engine: second, served_as: org/other, most_tokens: 256}\n",
-).replace("    models: [local]\n", "    models: [local, other]\n")
+    "\nmodels:\n", "\nmodels:\n  other: {engine: second, served_as: org/other, most_tokens: 256}\n"
+).replace("    models: [local", "    models: [other, local")
 
 
 @dataclass

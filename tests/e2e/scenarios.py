@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tests.e2e import scenarios_limits as limits
+from tests.e2e import scenarios_tenants as tenants
 from tests.e2e.playing import answer_to, flows, last_record, play, played_whole
 from tests.e2e.site import wait
 from tests.simulators.raw_engine import CHAT, DONE, FORMS, ZEROS
@@ -172,4 +173,5 @@ SCENARIOS: Mapping[str, Callable[[Site], None]] = {
     "sse-018": sse_018,
     "limits-003": sse_010,
     **limits.SCENARIOS,
+    **tenants.SCENARIOS,
 }

@@ -9,6 +9,7 @@ import pytest
 from anthropic import Anthropic
 
 from gateway.wire.event_stream import KEEP_ALIVE
+from tests.e2e.asking import unsalted
 from tests.e2e.partners import KEY, Partners, shipped
 from tests.simulators.raw_engine import LAST, End, chunk, problem, stream
 
@@ -118,7 +119,7 @@ def test_a_message_is_answered_and_what_was_judged_is_all_that_is_sent(partners:
     seen = partners.reached()[-1]
     assert (seen.method, seen.target) == ("POST", MESSAGES)
     assert {name for name, _ in seen.headers} == SEEN_BY_THE_ENGINE
-    assert seen.json == {
+    assert unsalted(seen.json) == {
         "model": "local",
         "max_tokens": 4096,
         "messages": [{"role": "user", "content": "hi"}],

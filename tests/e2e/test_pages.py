@@ -70,7 +70,7 @@ def test_cors_01_a_preflight_needs_no_credential_and_reaches_no_engine(site: Two
 def test_cors_03_a_page_loads_the_models_with_its_token_alone(site: Two) -> None:
     assert preflight(site, MODELS, "GET").status == 200
     answer = asked(site, MODELS, fields=TOKEN)
-    assert [model["id"] for model in answer.json["data"]] == ["local"]
+    assert "local" in {model["id"] for model in answer.json["data"]}
     assert (answer.value("access-control-allow-origin"), answer.value("vary")) == (PAGE, "Origin")
     assert asked(site, MODELS).status == 401
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tests.e2e.raw_http import Answer
     from tests.e2e.site import Site
 
+_SALT = re.compile(r"[A-Za-z0-9_-]{43}")
 _REQUEST_ID = re.compile(r"[0-9a-f]{32}")
 _FORWARDED_FIELDS = {
     "host",
@@ -178,6 +179,8 @@ def _body_faults(seen: Seen) -> Iterator[str]:
     kept = {name: value for name, value in sent.items() if name not in _ADDED | _NEVER_SENT}
     if kept != {name: value for name, value in body.items() if name not in _ADDED}:
         yield "the caller's fields were changed"
+    if not _SALT.fullmatch(str(body.get("cache_salt"))):
+        yield "the engine's cache is not divided"
     caps = [body[name] for name in ("max_tokens", "max_completion_tokens") if name in body]
     if not caps or any(type(cap) is not int or not 1 <= cap <= MOST_TOKENS for cap in caps):
         yield f"the answer's length is not bounded: {caps}"

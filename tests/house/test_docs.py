@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DOCUMENTS = [path for path in committed() if path.suffix == ".md"]
-SECRETS = ("API_KEY", "CLIENT_SECRET", "OPS_TOKEN")
+SECRETS = ("API_KEY", "CLIENT_SECRET", "OPS_TOKEN", "CACHE_SALT_SECRET")
 FILES_OF_SECRETS = tuple(f"{name}_FILE" for name in SECRETS)
 # The name of a policy in the examples, for each section of settings that has one.
 NAMES = {"LISTENERS": "PUBLIC", "HOSTS": "PUBLIC", "ENGINES": "MAIN", "ISSUERS": "CORP"}

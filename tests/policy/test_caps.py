@@ -10,6 +10,7 @@ from gateway.policy.model import Cap
 from gateway.reasons import Malformed, Reason
 
 TOKENS = ("max_completion_tokens", "max_tokens")
+IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}
 MESSAGE = {"role": "user", "content": "abcde", "name": "fg"}
 
 
@@ -39,6 +40,9 @@ def over(body: dict[str, Any], name: str, cap: Cap) -> str | None:
         ("abc", Cap(at_most_characters=2), "has more than 2 characters"),
         (["ab", "c"], Cap(at_most_characters=2), "has more than 2 characters"),
         (None, Cap(at_most=0), None),
+        ([IMAGE, IMAGE], Cap(at_most_media=2), None),
+        ([IMAGE, IMAGE], Cap(at_most_media=1), "has more than 1 media parts"),
+        (["ab"], Cap(at_most_items=1, at_most_characters=1), "has more than 1 characters"),
     ],
 )
 def test_a_value_over_its_cap_is_refused(value: object, cap: Cap, detail: str | None) -> None:
@@ -75,6 +79,8 @@ def test_a_value_over_its_cap_is_lowered_where_the_policy_says_so() -> None:
         ("tools", [{"function": {"name": "f"}}], 13),
         ("input", ["ab", "c"], 3),
         ("input", "ab", 2),
+        ("input", [{"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]}], 0),
+        ("messages", [{"role": "user", "content": [{"type": "image", "source": {"data": "AAAA"}}]}], 0),
         ("input", [{"type": "message", "content": [{"type": "input_text", "text": "abc"}]}], 3),
         ("input", [{"content": [{"type": "input_image", "image_url": "data:"}]}], 0),
     ],

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from gateway.dialects.registry import FACTS
-from gateway.policy.compile_parameters import characters, over_cap
 from gateway.policy.model import Cap, ParameterRules, ThinkingRule
-from tests.policy.edits import CONTROL, INTERNAL, PARTNER, Broken, assert_refused, compiled
+from tests.policy.edits import CONTROL, INTERNAL, PARTNER, Broken, assert_refused, compiled, edited, problems
 
 ACCEPT = "accept: [standard, top_k]"
 CAP = "      n:            {at_most: 1, otherwise: refuse}\n"
@@ -34,21 +31,6 @@ REFUSED = [
         "has no `standard` yet",
     ),
     # caps
-    Broken(CAP, CAP + "      min_p: {at_most: 1, otherwise: lower}\n", "      min_p:", "which `accept` does not list"),
-    Broken(
-        CAP,
-        CAP + "      temprature: {at_most: 1, otherwise: lower}\n",
-        "      temprature:",
-        "the nearest is `temperature`",
-    ),
-    Broken(CAP, CAP + "      user: {at_most: 1, otherwise: lower}\n", "      user: {at", "`user` is no number"),
-    Broken(CAP, CAP + "      seed: {at_most_items: 1, otherwise: refuse}\n", "      seed:", "`seed` is no list"),
-    Broken(
-        CAP, CAP + "      seed: {at_most_characters: 1, otherwise: refuse}\n", "      seed:", "`seed` holds no text"
-    ),
-    Broken(CAP, CAP + "      stream: {at_most: 1, otherwise: refuse}\n", "      stream:", "`stream` is no number"),
-    Broken("n:            {at_most: 1,", "n: {at_most: 1.5,", "n: {at_most: 1.5", "a whole number, so its cap is one"),
-    Broken("n:            {at_most: 1,", "n: {at_most: 0,", "n: {at_most: 0", "no value of `n` is so small"),
     Broken(
         CAP,
         "      max_tokens: {at_most: 9, otherwise: lower}\n"
@@ -84,6 +66,20 @@ REFUSED = [
         "    defaults:",
         "over the cap",
     ),
+    Broken(
+        UNLISTED,
+        f"{UNLISTED}    defaults: {{tools: [{{function: {{name: '<|im_end|>'}}}}]}}\n",
+        "    defaults:",
+        "holds a special token",
+    ),
+    Broken(
+        UNLISTED,
+        f"{UNLISTED}    force: {{messages: [{{role: user, content: [{{type: image_url, image_url: {{url: 'https://a.b'}}}}]}}]}}\n",
+        "    force:",
+        "must be a data: URL",
+    ),
+    Broken(UNLISTED, f"{UNLISTED}    force: {{cache_salt: x}}\n", "    force:", "for each client another"),
+    Broken(UNLISTED, f"{UNLISTED}    defaults: {{cache_salt: x}}\n", "    defaults:", "for each client another"),
     # thinking
     Broken(
         "may_enable: [client:batch, group:reasoning]", "may_enable: everyone", "      otherwise: refuse", "no otherwise"
@@ -137,11 +133,6 @@ def test_false_and_zero_are_values() -> None:
     assert found.force == {"model": "local"}
 
 
-def test_a_cap_of_zero_holds_where_zero_is_a_value() -> None:
-    cap = ("      n:  ", "      temperature: {at_most: 0, otherwise: lower}\n      n:  ")
-    assert rules(cap).caps["temperature"] == Cap(at_most=0, lower=True)
-
-
 def test_dropping_and_disabling_are_said() -> None:
     found = rules(example=INTERNAL)
     assert found.drop_unlisted
@@ -178,25 +169,10 @@ def test_a_plane_without_bodies_has_no_parameters() -> None:
     assert not compiled(CONTROL).plane.rules
 
 
-@pytest.mark.parametrize(
-    "value, cap, over",
-    [
-        (2, Cap(at_most=1), True),
-        (1, Cap(at_most=1), False),
-        (1.5, Cap(at_most=1), True),
-        (True, Cap(at_most=0), False),
-        ("x", Cap(at_most=0), False),
-        (["a", "b"], Cap(at_most_items=1), True),
-        (["a"], Cap(at_most_items=1), False),
-        ("ab", Cap(at_most_items=1), False),
-        ("ab", Cap(at_most_characters=1), True),
-        (["a", {"b": "c"}, 3], Cap(at_most_characters=1), True),
-        (["a", 3], Cap(at_most_characters=1), False),
-    ],
-)
-def test_a_value_of_the_policy_is_held_against_its_own_cap(value: Any, cap: Cap, over: bool) -> None:  # noqa: ANN401, FBT001  (a JSON value; the answer)
-    assert over_cap(value, cap) is over
-
-
-def test_characters_are_those_of_all_text_within() -> None:
-    assert characters({"a": ["bc", {"d": "e"}], "f": 1}) == 3
+@pytest.mark.parametrize("value", ["add_generation_prompt: false", "continue_final_message: true"])
+def test_where_nobody_may_think_the_policy_itself_opens_no_side_door(value: str) -> None:
+    nobody = ("may_enable: [client:batch, group:reasoning]", "may_enable: nobody")
+    text = edited(PARTNER, (UNLISTED, f"{UNLISTED}    force: {{{value}}}\n"), nobody)
+    (problem,) = problems(text)
+    assert problem.where == f"parameters.chat.force.{value.partition(':')[0]}"
+    assert problem.sentence == "this goes past `thinking`, which nobody may enable"

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from gateway.policy.document_parameters import CapKeys, CharactersCap, ItemsCap, NumberCap, ParametersKeys, ThinkingKeys
+from gateway.policy.document_parameters import CapKeys, NumberCap, ParametersKeys, SizeCap, ThinkingKeys
 
-CAP: TypeAdapter[NumberCap | ItemsCap | CharactersCap] = TypeAdapter(CapKeys)
+CAP: TypeAdapter[NumberCap | SizeCap] = TypeAdapter(CapKeys)
 
 
 @pytest.mark.parametrize(
@@ -15,8 +15,10 @@ CAP: TypeAdapter[NumberCap | ItemsCap | CharactersCap] = TypeAdapter(CapKeys)
     [
         ({"at_most": 0, "otherwise": "lower"}, NumberCap),
         ({"at_most": 0.5, "otherwise": "refuse"}, NumberCap),
-        ({"at_most_items": 1, "otherwise": "refuse"}, ItemsCap),
-        ({"at_most_characters": 1, "otherwise": "refuse"}, CharactersCap),
+        ({"at_most_items": 1, "otherwise": "refuse"}, SizeCap),
+        ({"at_most_characters": 1, "otherwise": "refuse"}, SizeCap),
+        ({"at_most_media": 0, "otherwise": "refuse"}, SizeCap),
+        ({"at_most_items": 1, "at_most_characters": 1, "at_most_media": 1, "otherwise": "refuse"}, SizeCap),
     ],
 )
 def test_a_cap_is_of_one_kind(keys: dict[str, Any], kind: type) -> None:
@@ -33,6 +35,8 @@ def test_a_cap_is_of_one_kind(keys: dict[str, Any], kind: type) -> None:
         {"at_most_items": 0, "otherwise": "refuse"},
         {"at_most_items": 1, "otherwise": "lower"},
         {"at_most_characters": 1, "otherwise": "lower"},
+        {"at_most_media": -1, "otherwise": "refuse"},
+        {"at_most_media": True, "otherwise": "refuse"},
         7,
     ],
 )

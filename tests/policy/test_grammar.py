@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.policy.grammar import type_document, unfit
+from gateway.policy.grammar import retyped, type_document, unfit
 from gateway.policy.source import PolicyError, read
-from tests.policy.edits import CONTROL, INTERNAL, PARTNER, Broken, assert_refused, edited, example
+from tests.policy.edits import CONTROL, INTERNAL, PARTNER, Broken, assert_refused, compiled, edited, example
 
 NO_PATTERNS = "patterns do not exist in this format"
 
@@ -200,3 +200,31 @@ def test_a_key_that_looks_like_a_mark_of_the_reader_is_an_unknown_key(key: str) 
     text = edited(PARTNER, ("{group: ml-users}", f"{{group: ml-users, '{key}': 1}}"))
     with pytest.raises(PolicyError, match="there is no key"):
         type_document(read(text, "f"))
+
+
+def test_one_entry_can_be_typed_anew_and_the_rest_is_kept() -> None:
+    document = compiled(PARTNER).document
+    entry = {"allow": "GET /v2", "dialect": "openai-models"}
+    changed = retyped(document, "endpoints", "models", entry)
+    assert changed.endpoints["models"].allow == "GET /v2"
+    assert changed.endpoints["chat"] is document.endpoints["chat"]
+    assert changed.clients is document.clients
+    assert document.endpoints["models"].allow == "GET /v1/models"
+    assert "models" not in retyped(document, "endpoints", "models", None).endpoints
+    models = retyped(document, "models", "embed", {"engine": "e", "served_as": "s"}).models
+    assert models is not None
+    assert models["embed"].engine == "e"
+
+
+@pytest.mark.parametrize("entry", [{"allow": "GET /v2"}, {"allow": "GET /v2", "dialect": "x"}, {}, 7])
+def test_an_entry_that_cannot_be_typed_is_refused(entry: object) -> None:
+    with pytest.raises(PolicyError):
+        retyped(compiled(PARTNER).document, "endpoints", "models", entry)
+
+
+def test_the_last_entry_of_an_area_cannot_be_left_out() -> None:
+    document = compiled(INTERNAL).document
+    for name in list(document.limits)[1:]:
+        document = retyped(document, "limits", name, None)
+    with pytest.raises(PolicyError):
+        retyped(document, "limits", next(iter(document.limits)), None)

@@ -13,7 +13,7 @@ from gateway.dialects.call import Call
 from gateway.dialects.registry import FACTS
 from gateway.policy.decision import Deny, Grant, Permit
 from gateway.policy.judge import judge
-from gateway.policy.model import Cap, Endpoint, ParameterRules, Plane, ThinkingRule
+from gateway.policy.model import Cap, Endpoint, Model, Narrowing, ParameterRules, Plane, ThinkingRule
 from gateway.reasons import ANSWERS, Malformed, Reason
 from tests.policy.planes import EMBEDDINGS, INTERNAL, MODELS, PARTNER, ask, client, plane, principal
 
@@ -495,6 +495,95 @@ def test_any_object_for_embeddings_is_refused_or_written_from_what_is_listed(bod
 def test_a_field_without_which_there_is_no_request_is_not_silently_dropped() -> None:
     rules = plane(ParameterRules(frozenset({"model"}), drop_unlisted=True))
     assert refusal(CHAT, rules) == (Reason.PARAMETER_NOT_ACCEPTED, "messages")
+
+
+# Adapters (LoRA), which an engine serves as models of their own
+
+
+@pytest.mark.parametrize("name", ["sql-lora", "deepseek", "local:sql-lora", "LOCAL", "local ", "../local", "/models/x"])
+def test_a_name_that_the_engine_may_know_and_the_policy_does_not_list_is_no_model(name: str) -> None:
+    """An engine takes the name of any adapter it has loaded, or would load one by that name."""
+    assert refusal({**CHAT, "model": name}) == (Reason.MODEL_NOT_PERMITTED, "model")
+    assert refusal({"input": "a", "model": name}, endpoint="embeddings") == (Reason.MODEL_NOT_PERMITTED, "model")
+
+
+def test_an_adapter_that_is_listed_is_sent_by_its_own_name() -> None:
+    models = {**MODELS, "sql": Model("sql", "main", "sql-lora", most_tokens=64)}
+    rules = replace(PARTNER_PLANE, models=models, clients={"acme": client("acme", models=("sql",))})
+    assert sent({**CHAT, "model": "sql"}, rules)["model"] == "sql-lora"
+    assert sent({"messages": []}, rules)["model"] == "sql-lora"
+    assert refusal({**CHAT, "model": "sql-lora"}, rules) == (Reason.MODEL_NOT_PERMITTED, "model")
+
+
+# What a client or a model narrows
+
+
+NARROW = plane(
+    replace(PARTNER, caps={"n": Cap(at_most=8), "top_logprobs": Cap(at_most=5, lower=True)}),
+    clients=[
+        client(
+            "small",
+            narrow={
+                "chat": Narrowing(
+                    frozenset({"tools", "top_k"}),
+                    (
+                        ("n", Cap(at_most=2, lower=True)),
+                        ("top_logprobs", Cap(at_most=3)),
+                        ("max_tokens", Cap(at_most=9)),
+                    ),
+                    ThinkingRule(everyone=False, disable_otherwise=True),
+                )
+            },
+        ),
+        client("acme"),
+    ],
+)
+
+
+def test_a_field_that_a_client_goes_without_is_refused_by_name() -> None:
+    assert refusal({**CHAT, "top_k": 1}, NARROW, who="small") == (Reason.PARAMETER_NOT_ACCEPTED, "top_k")
+    assert refusal({**CHAT, "top_k": 1}, NARROW) is None
+
+
+@pytest.mark.parametrize("n, what", [(1, 1), (2, 2), (3, 2), (8, 2), (9, None)])
+def test_both_caps_hold_the_endpoints_first(n: int, what: int | None) -> None:
+    """Nine is refused by the endpoint, although the client's own cap would lower it."""
+    if what is None:
+        assert refusal({**CHAT, "n": n}, NARROW, who="small") == (Reason.PARAMETER_OVER_CAP, "n")
+    else:
+        assert sent({**CHAT, "n": n}, NARROW, who="small")["n"] == what
+
+
+@pytest.mark.parametrize("number", [3, 4, 5, 6, 20])
+def test_a_narrower_cap_that_refuses_refuses_what_the_endpoint_would_lower(number: int) -> None:
+    body = {**CHAT, "logprobs": True, "top_logprobs": number}
+    assert (refusal(body, NARROW, who="small") is None) == (number <= 3)
+    assert sent(body, NARROW)["top_logprobs"] == min(number, 5)
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+def test_a_client_s_cap_on_the_answer_holds_under_each_name_and_when_none_is_sent(name: str) -> None:
+    assert refusal({**CHAT, name: 10}, NARROW, who="small") == (Reason.PARAMETER_OVER_CAP, name)
+    assert sent({**CHAT, name: 9}, NARROW, who="small")[name] == 9
+    assert sent(CHAT, NARROW, who="small")["max_completion_tokens"] == 9
+
+
+def test_a_client_whose_thinking_is_narrowed_cannot_enable_it_even_by_a_group_or_a_side_door() -> None:
+    wish = {**CHAT, "chat_template_kwargs": {"enable_thinking": True}}
+    off = {"enable_thinking": False}
+    assert sent(wish, NARROW, groups=["reasoning"])["chat_template_kwargs"] == {"enable_thinking": True}
+    assert sent(wish, NARROW, who="small", groups=["reasoning"])["chat_template_kwargs"] == off
+    marked = {"model": "local", "messages": [{"role": "user", "content": "<|im_start|>"}]}
+    assert refusal(marked, NARROW, who="small") is not None
+
+
+def test_a_model_s_own_caps_hold_for_its_calls_alone() -> None:
+    models = {**MODELS, "local": replace(MODELS["local"], caps=(("seed", Cap(at_most=7, lower=True)),))}
+    rules = replace(PARTNER_PLANE, models=models)
+    assert sent({**CHAT, "seed": 9}, rules)["seed"] == 7
+    assert sent({**CHAT, "seed": 9, "model": "plain"}, rules)["seed"] == 9
+    refusing = {**MODELS, "local": replace(MODELS["local"], caps=(("seed", Cap(at_most=7)),))}
+    assert refusal({**CHAT, "seed": 9}, replace(PARTNER_PLANE, models=refusing)) == (Reason.PARAMETER_OVER_CAP, "seed")
 
 
 # Completions and responses

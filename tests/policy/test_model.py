@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.policy.model import ParameterRules, ThinkingRule
+from gateway.policy.model import Narrowing, ParameterRules, ThinkingRule
 from tests.policy.planes import EMBEDDINGS, INTERNAL, client, plane
 
 
@@ -41,3 +41,13 @@ def test_thinking_is_forbidden_where_nobody_may_enable_it(rule: ThinkingRule, *,
 def test_by_default_thinking_is_off_and_everyone_may_enable_it() -> None:
     assert ParameterRules(frozenset()).thinking == ThinkingRule(default_enabled=False, everyone=True)
     assert EMBEDDINGS.drop_unlisted is False
+
+
+def test_a_client_that_narrows_an_endpoint_has_rules_of_its_own_for_it() -> None:
+    small = client("small", narrow={"chat": Narrowing(without=frozenset({"tools"}))})
+    built = plane(clients=[small, client("acme")])
+    chat, embeddings = built.endpoints[b"/v1/chat/completions"]["POST"], built.endpoints[b"/v1/embeddings"]["POST"]
+    assert "tools" not in built.rules_of(small, chat).checks
+    assert built.rules_of(small, embeddings) is built.rules["embeddings"]
+    assert built.rules_of(built.clients["acme"], chat) is built.rules["chat"]
+    assert replace(built, clients={"small": replace(small, narrow={})}) != replace(built, clients={"small": small})

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.dialects.checks import Inspection
 from gateway.dialects.registry import FACTS
-from gateway.policy.model import Cap, ParameterRules, ThinkingRule
+from gateway.policy.model import Cap, Narrowing, ParameterRules, ThinkingRule
 from gateway.policy.rules import rules_for
 from gateway.reasons import Malformed
 
@@ -86,3 +86,19 @@ def test_a_dialect_that_cannot_think_has_no_rule_about_it() -> None:
     assert not rules.refuse_special_tokens
     assert rules.required == ("input",)
     assert rules.media_hosts == {"h"}
+
+
+def test_what_a_client_may_less_is_taken_from_its_rules() -> None:
+    known = ParameterRules(CHAT.standard, caps={"n": Cap(at_most=4), "max_tokens": Cap(at_most=9)})
+    narrowing = Narrowing(
+        frozenset({"tools", "stream_options.include_usage"}),
+        (("n", Cap(at_most=2, lower=True)), ("max_completion_tokens", Cap(at_most=5))),
+        NOBODY,
+    )
+    rules = rules_for(known, CHAT, frozenset(), narrowing)
+    whole = rules_for(known, CHAT, frozenset())
+    assert whole.checks.keys() - rules.checks.keys() == {"tools", "stream_options"}
+    assert rules.caps == (("n", Cap(at_most=4)), ("n", Cap(at_most=2, lower=True)))
+    assert rules.token_caps == (Cap(at_most=9), Cap(at_most=5))
+    assert (rules.thinking, rules.refuse_special_tokens) == (NOBODY, True)
+    assert rules_for(known, CHAT, frozenset(), Narrowing()).thinking == known.thinking

@@ -76,6 +76,13 @@ def test_a_permit_comes_with_what_is_sent(partner: Plane) -> None:
     assert outcome.models == ()
 
 
+def test_what_is_sent_has_the_client_s_salt_by_name_since_the_real_one_is_a_secret(partner: Plane) -> None:
+    outcome = ask(partner, "POST /v1/chat/completions", CHAT)
+    assert isinstance(outcome.verdict, Permit)
+    assert str(outcome.verdict.changes[-1]) == "set cache_salt"
+    assert strict_json.loads(outcome.sent or b"")["cache_salt"] == "(the salt of acme)"
+
+
 def test_a_list_of_models_is_the_client_s(partner: Plane) -> None:
     outcome = ask(partner, "GET /v1/models")
     assert (outcome.sent, outcome.models) == (None, ("local", "reasoner", "embed"))

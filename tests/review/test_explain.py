@@ -181,6 +181,54 @@ def test_an_outdated_key_is_outdated_on_the_day_asked_for() -> None:
     assert not explanation.permitted
 
 
+NARROW = (
+    TEXT.replace(
+        "    models: [local, other]\n    limits: small\n",
+        "    models: [local, other]\n    limits: small\n"
+        "    narrow:\n"
+        "      chat:\n"
+        "        without: [tools]\n"
+        "        caps:\n"
+        "          seed: {at_most: 5, otherwise: refuse}\n",
+    )
+    .replace(
+        "served_as: org/real, most_tokens: 64",
+        "served_as: org/real, most_tokens: 64, caps: {seed: {at_most: 3, otherwise: refuse}}",
+    )
+    .replace("body_limit: 1KiB", "body_limit: 4KiB")
+)
+
+
+@pytest.mark.parametrize(
+    "fields, key, line",
+    [
+        ({"tools": []}, "clients.acme.narrow.chat.without.tools", "        without: [tools]"),
+        ({"seed": 6}, "clients.acme.narrow.chat.caps.seed", "          seed: {at_most: 5"),
+        ({"seed": 4}, "models.local.caps.seed", "  local: {engine: main"),
+        ({"n": 2}, "parameters.chat.caps.n", "      n: {at_most: 1"),
+        ({"seed": "x"}, "parameters.chat.accept", "    accept: [standard]"),
+    ],
+)
+def test_an_override_that_refused_is_shown_in_place_of_the_endpoint_s_rule(
+    fields: dict[str, object], key: str, line: str
+) -> None:
+    policy = compile_policy(NARROW, "shown.yaml")
+    body = orjson.dumps({"messages": [], "model": "local", **fields})
+    (rule,) = explain(policy, "acme", CHAT, body, TODAY).rules
+    assert rule.key == key
+    assert NARROW.splitlines()[rule.line - 1].startswith(line)
+
+
+def test_a_permit_that_rests_on_overrides_names_them() -> None:
+    policy = compile_policy(NARROW, "shown.yaml")
+    rules = explain(policy, "acme", CHAT, orjson.dumps({"messages": [], "model": "local"}), TODAY).rules
+    assert {"clients.acme.narrow.chat", "models.local.caps"} <= {rule.key for rule in rules}
+
+
+def test_an_explanation_shows_whose_salt_is_sent_and_not_the_salt() -> None:
+    assert '  change: set cache_salt = "(the salt of acme)"' in ask("acme", CHAT, model="local").as_text().splitlines()
+
+
 DESCRIBED = TEXT.replace("cases:\n", "metadata: {resource: 'https://llm.example.com/v1'}\ncases:\n", 1)
 PLACE = "/.well-known/oauth-protected-resource/v1"
 

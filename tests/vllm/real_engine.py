@@ -40,7 +40,7 @@ class RealEngine:
         self.log = folder / "vllm.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [SCRIPT, "serve", "--uds", str(self.socket_path), "--api-key", KEY],
+                [SCRIPT, "serve", "--uds", str(self.socket_path), "--api-key", KEY, "--enable-prefix-caching"],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # one signal ends the engine and its workers
@@ -57,11 +57,14 @@ class RealEngine:
                 time.sleep(0.2)
         raise RuntimeError("vLLM did not start:\n" + "\n".join(self.log.read_text().splitlines()[-30:]))
 
-    def ask(self, method: str, target: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """Ask it directly and without a key; gives status and body."""
+    def ask(self, method: str, target: str, body: bytes | None = None, key: str | None = None) -> tuple[int, bytes]:
+        """Ask it directly, without a key if none is given; gives status and body."""
+        headers = {"content-type": "application/json"} if body else {}
+        if key is not None:
+            headers["authorization"] = f"Bearer {key}"
         connection = _OverSocket(self.socket_path)
         try:
-            connection.request(method, target, body, {"content-type": "application/json"} if body else {})
+            connection.request(method, target, body, headers)
             response = connection.getresponse()
             return response.status, response.read()
         finally:
@@ -69,10 +72,17 @@ class RealEngine:
 
     def running(self) -> int:
         """Tell how many requests it works on, by its own metrics."""
+        return self._metric("vllm:num_requests_running")
+
+    def found_in_cache(self) -> int:
+        """Tell how many tokens of prompts it has found in its prefix cache so far."""
+        return self._metric("vllm:prefix_cache_hits_total")
+
+    def _metric(self, name: str) -> int:
         metrics = self.ask("GET", "/metrics")[1].decode()
-        found = re.search(r"^vllm:num_requests_running\{[^}]*\} ([0-9.]+)", metrics, re.MULTILINE)
+        found = re.search(rf"^{name}\{{[^}}]*\}} ([0-9.e+]+)", metrics, re.MULTILINE)
         if found is None:
-            raise RuntimeError("vLLM's metrics do not tell vllm:num_requests_running")
+            raise RuntimeError(f"vLLM's metrics do not tell {name}")
         return int(float(found[1]))
 
     def idle_within(self, seconds: float) -> bool:
