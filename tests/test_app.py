@@ -214,7 +214,7 @@ async def test_gateways_with_one_secret_divide_an_engine_s_cache_alike(
         salts.append(json.loads(line.body)["cache_salt"])
         await line.send(whole(b"{}"))
 
-    async with playing(play) as (_, url):
+    async with playing(warmed(play)) as (_, url):
         settings = settings_of(tmp_path, url, **environ)
         for _ in range(2):
             gateway = Gateway(settings, [PUBLIC_PLANE], log, Metrics())
