@@ -17,7 +17,7 @@ IN_A_ROW: Final = 5
 PAUSE_S: Final = 1.0
 """Seconds until the next trial behind one that failed, doubled with each."""
 
-LONGEST_PAUSE_S: Final = 5.0
+LONGEST_PAUSE_S: Final = 2.0
 
 EJECTED_S: Final = 5.0
 """Seconds that an outlier is left out before it is tried, doubled with each time."""
