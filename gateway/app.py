@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from os import urandom
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -21,12 +22,14 @@ from gateway.adapters.clock import SystemClock, new_request_id
 from gateway.adapters.engine import Engine
 from gateway.adapters.engine_client import EngineClient
 from gateway.adapters.engine_pool import CaFileUnusable, EnginePool, trust
+from gateway.adapters.engine_queue import EngineQueue, QueuedDispatcher
 from gateway.adapters.engine_watch import EngineWatch
 from gateway.adapters.introspection import IntrospectionSource, Introspector
 from gateway.adapters.issuer_http import IssuerHttp
 from gateway.adapters.journal import Journal
 from gateway.adapters.jwks import IssuerSource, JwksFetcher
 from gateway.adapters.key_sets import KeySets
+from gateway.adapters.ledger_memory import MemoryLedger
 from gateway.adapters.readiness import readiness
 from gateway.adapters.relay import Relay
 from gateway.adapters.revoked_file import RevokedFile
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 
     from gateway.adapters.audit_log import AuditLog
     from gateway.adapters.downstream import Downstream
+    from gateway.adapters.ledger_valkey import ValkeyLedger
     from gateway.adapters.metrics import Metrics
     from gateway.adapters.ops import Readiness
     from gateway.policy.model import Plane
@@ -94,9 +98,16 @@ class Gateway:
         self._introspector = Introspector(_introspection_sources(settings), self._issuer_http)
         self.revoked = RevokedFile(settings.revoked_file)
         self.revoked.load()
-        self._relay = Relay(self.engines, metrics, settings.sse_keep_alive)
+        queues = {
+            name: EngineQueue(engine.in_flight, engine.waiting, engine.wait)
+            for name, engine in settings.engines.items()
+            if engine.in_flight is not None
+        }
+        self._dispatcher = QueuedDispatcher(Relay(self.engines, metrics, settings.sse_keep_alive), queues, metrics)
         self._journal = Journal(log, metrics)
         self._clock = SystemClock()
+        self._shared = _shared_ledger(settings)
+        self.ledger: MemoryLedger | ValkeyLedger = self._shared or MemoryLedger()
         self._proofs = Proofs(urandom(32))
         salt_secret = settings.cache_salt_secret
         # Without the setting nobody else can know the salts; a second gateway would then find nothing in the cache.
@@ -115,9 +126,12 @@ class Gateway:
         """Seconds since the keys of each caller were fetched, where there are some."""
         return {caller: age for caller, age in self.key_sets.ages_s().items() if age is not None}
 
-    def readiness(self, *, draining: bool) -> Readiness:
+    async def readiness(self, *, draining: bool) -> Readiness:
         """Report whether this process can do its work."""
-        return readiness(self.planes, self.engines, self.key_sets, draining=draining)
+        report = readiness(self.planes, self.engines, self.key_sets, draining=draining)
+        if self._shared is None or await self._shared.answers():
+            return report
+        return replace(report, ready=False, problems=(*report.problems, "the ledger does not answer"))
 
     def reload(self, planes: Sequence[Plane]) -> None:
         """Put new policies in place of all the old ones. Raises ``Misfit`` and changes nothing when they do not fit."""
@@ -140,8 +154,9 @@ class Gateway:
     def _enforcement(self, plane: Plane) -> Enforcement[Downstream]:
         ports = Ports(
             Authenticator(plane, self.key_sets, self._introspector, self.revoked),
-            self._relay,
+            self._dispatcher,
             self.catalogue,
+            self.ledger,
             self._journal,
             self._clock,
             self._proofs,
@@ -165,6 +180,8 @@ class Gateway:
             async with AsyncExitStack() as stack:
                 await stack.enter_async_context(self.key_sets.running())
                 await stack.enter_async_context(self._introspector.running())
+                if self._shared is not None:
+                    await stack.enter_async_context(self._shared.running())
                 for watch in self._watches.values():
                     await stack.enter_async_context(watch.running())
                 with suppress(TimeoutError):
@@ -237,6 +254,16 @@ def _engine(settings: Settings, name: str) -> Engine:
         for url in engine.urls
     ]
     return Engine(name, clients, engine.affinity_slack, monotonic)
+
+
+def _shared_ledger(settings: Settings) -> ValkeyLedger | None:
+    """Make the ledger that gateways share, if the settings name its server; its client takes a while to import."""
+    if settings.ledger is None:
+        return None
+    from gateway.adapters.ledger_valkey import ValkeyLedger  # noqa: PLC0415  (as said)
+
+    password = settings.ledger_password
+    return ValkeyLedger(settings.ledger, password.get_secret_value() if password else None)
 
 
 def _asks_for_certificates(settings: Settings, listener: str) -> bool:

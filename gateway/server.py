@@ -74,7 +74,7 @@ async def _run(settings: Settings) -> None:
     except OSError as error:
         raise Unusable(f"GATEWAY_AUDIT_LOG cannot be opened: {error.strerror}.") from None
     try:
-        metrics = Metrics(lambda: gateway.ages_s)
+        metrics = Metrics(lambda: gateway.ages_s, lambda: gateway.ledger.open)
         gateway = Gateway(settings, planes, log, metrics)
         for plane in planes:
             if plane.listener not in settings.listeners:
@@ -269,7 +269,7 @@ class _Process:
             await asyncio.gather(*(listener.close() for listener in self._planes))
 
     async def _ready(self) -> Readiness:
-        return self._gateway.readiness(draining=self.draining)
+        return await self._gateway.readiness(draining=self.draining)
 
     def _on_stop(self) -> None:
         """Stop; told twice, do not wait for what is under way."""

@@ -16,6 +16,7 @@ from gateway.policy.compile import compile_plane
 from gateway.wire.hosts import HostRule
 from tests.adapters.relaying import playing, warmed, whole
 from tests.adapters.wiring import serving
+from tests.simulators.resp_server import resp_server
 from tests.small_house import INSIDE, POLICY, chat, settings_of
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ async def test_a_request_goes_through_the_whole_house(tmp_path: Path, log: Audit
             answer = await server.ask(chat(host))
             broken = await server.ask(b"garbage\r\n\r\n")
             torn = await server.ask(chat(host).replace(b"content-length: ", b"transfer-encoding: chunked\r\nx: "))
-            ready = gateway.readiness(draining=False)
+            ready = await gateway.readiness(draining=False)
     assert (answer.status, answer.body) == (200, b'{"choices":[]}')
     assert b"authorization: Bearer engine-key\r\n" in seen[0]
     assert [broken.status, torn.status] == [400, 400]
@@ -296,3 +297,22 @@ async def test_a_reload_has_its_new_models_warmed_up_beside_the_traffic(tmp_path
                 assert replica.circuit.closed
                 await asyncio.sleep(0.01)
     assert [body for body in asked if b'"other"' in body]
+
+
+async def test_with_a_shared_ledger_its_server_is_asked_and_its_absence_is_told(tmp_path: Path, log: AuditLog) -> None:
+    async with resp_server() as server:
+        server.answers = [b"+PONG\r\n"]
+        more = {"LEDGER": str(server.address), "LEDGER_PASSWORD": "a-password"}
+        gateway = Gateway(settings_of(tmp_path, **more), [PUBLIC_PLANE], log, Metrics())
+        async with gateway.running():
+            assert "the ledger does not answer" not in (await gateway.readiness(draining=False)).problems
+            server.answers = [b"-LOADING\r\n"]
+            report = await gateway.readiness(draining=True)
+    assert (report.ready, report.problems) == (False, ("draining", "the ledger does not answer"))
+    assert [b"AUTH", b"a-password"] in server.signed_in
+
+
+async def test_an_engine_with_a_bound_has_a_queue_and_others_have_none(tmp_path: Path, log: AuditLog) -> None:
+    settings = settings_of(tmp_path, ENGINES__MAIN__IN_FLIGHT="3", ENGINES__OTHER__URLS="http://127.0.0.1:9")
+    gateway = Gateway(settings, [PUBLIC_PLANE], log, Metrics())
+    assert set(gateway._dispatcher._queues) == {"main"}

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from gateway.adapters.downstream import Downstream
+    from gateway.dialects.meter import Meter
     from tests.adapters.wiring import Served
 
 DEADLINES = Deadlines(5, 5, 10)
@@ -177,13 +178,14 @@ def ready_engine(*pools: EnginePool, key: str | None = None) -> Engine:
 
 @dataclass
 class Relaying:
-    """What a test looks at: ``deliveries`` has one entry for each dispatch that ended."""
+    """What a test looks at: ``deliveries`` has one entry for each dispatch that ended, ``meters`` for each begun."""
 
     served: Served
     engine: PlayedEngine
     pool: EnginePool
     metrics: Metrics
     deliveries: list[Delivery]
+    meters: list[Meter]
 
     async def delivery(self, number: int = 0) -> Delivery:
         """Wait until a dispatch has ended."""
@@ -204,11 +206,15 @@ async def relaying(
     silence_s: float = 15,
     url: str | None = None,
 ) -> AsyncIterator[Relaying]:
-    """Relay each request to a played engine, or to ``url``; a body with the word ``stream`` asks for a stream."""
+    """Relay each request to a played engine, or to ``url``; a body with the word ``stream`` asks for a stream.
+
+    With ``hide``, the gateway alone asked for the count.
+    """
     async with playing(play) as (engine, its_url):
         pool = EnginePool(engine_address(url or its_url), idle=idle, keep_alive_s=keep_alive_s, connect_s=2)
         metrics = Metrics()
         deliveries: list[Delivery] = []
+        meters: list[Meter] = []
         relay = Relay({"main": ready_engine(pool, key="KEY")}, metrics, silence_s)
 
         async def app(inbound: Downstream) -> None:
@@ -224,7 +230,9 @@ async def relaying(
                 DIALECTS["openai-chat"],
                 deadlines,
                 [b"x-request-id: 1\r\n"],
+                hides_usage=b"hide" in body,
             )
+            meters.append(request.meter)
             try:
                 delivery = await relay.forward(request, inbound)
             except Unavailable as unavailable:
@@ -238,7 +246,7 @@ async def relaying(
 
         try:
             async with serving(app) as served:
-                yield Relaying(served, engine, pool, metrics, deliveries)
+                yield Relaying(served, engine, pool, metrics, deliveries, meters)
             for _ in range(200):
                 if engine.open == pool.idle:
                     break

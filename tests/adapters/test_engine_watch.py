@@ -6,9 +6,10 @@ import asyncio
 import json
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import structlog
 
 from gateway.adapters.engine import Engine, EngineReplica
 from gateway.adapters.engine_client import EngineClient
@@ -22,7 +23,7 @@ from gateway.policy.warm_up import WarmUp
 from tests.adapters.relaying import playing, whole
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from tests.adapters.relaying import Line, Play
 
@@ -35,6 +36,13 @@ FAST = Times(look=0.03, answer=0.3, warm_up=0.3, suspect=0.1, tick=0.005)
 def warm_up(name: str = "m") -> WarmUp:
     alone, *together = [json.dumps({"model": name, "n": number}).encode() for number in range(5)]
     return WarmUp("main", name, "POST", CHAT, alone, tuple(together))
+
+
+@pytest.fixture(autouse=True)
+def told() -> Iterator[list[Any]]:
+    """Catch what the operator is told, wherever it would go by now."""
+    with structlog.testing.capture_logs() as lines:
+        yield lines
 
 
 class Played:
