@@ -44,6 +44,13 @@ TOKENS = POLICY.replace(
 )
 
 
+@pytest.fixture(autouse=True)
+def told() -> Iterator[None]:
+    """Catch what the operator is told, wherever it would go by now."""
+    with structlog.testing.capture_logs():
+        yield
+
+
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[AuditLog]:
     log = AuditLog.open(str(tmp_path / "audit.jsonl"))

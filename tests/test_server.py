@@ -12,6 +12,7 @@ import stat
 import sys
 from contextlib import asynccontextmanager
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,13 +25,13 @@ from tests.small_house import INSIDE, KEY, POLICY, chat, environment
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from tests.adapters.relaying import Line
     from tests.simulators.certificates import Pair
 
 EVENT = b'data: {"choices":[]}\n\n'
 PATIENCE_S = 20
+CONTROL = Path(__file__).parent / "policy" / "examples" / "control.yaml"
 
 
 class Running:
@@ -175,11 +176,12 @@ async def test_a_gateway_serves_until_it_is_told_to_stop_and_ends_with_status_0(
 
 async def test_what_a_policy_states_in_vain_is_said_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "inside.yaml").write_text(INSIDE, "utf-8")
-    (tmp_path / "demo.yaml").write_text(f"{POLICY}\ncors: {{origins: ['https://a.example.com']}}\n", "utf-8")
-    async with running(tmp_path) as gateway:
+    (tmp_path / "demo.yaml").write_text(POLICY, "utf-8")
+    (tmp_path / "control.yaml").write_text(CONTROL.read_text("utf-8"), "utf-8")
+    async with running(tmp_path, LISTENERS__CONTROL=f"unix:{tmp_path}/control.sock") as gateway:
         closed = await gateway.said("plane stays closed: its listener has no address")
         assert (closed["plane"], closed["listener"]) == ("inside", "inside")
-        assert (await gateway.said("not enforced by this version"))["plane"] == "demo"
+        assert (await gateway.said("not enforced by this version"))["plane"] == "control"
 
 
 async def test_a_policy_that_does_not_compile_is_status_2_with_its_line(tmp_path: Path) -> None:
