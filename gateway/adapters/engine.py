@@ -51,7 +51,8 @@ class Engine:
     def choose(self, mark: bytes | None, model: str, tried: Collection[EngineReplica] = NOBODY) -> EngineReplica:
         """Choose a replica for a request; one that lists the model goes before one that does not.
 
-        Raises ``Unavailable`` with ``ENGINE_UNAVAILABLE`` and status 503 when none is ready.
+        Raises ``Unavailable`` when none is ready: with ``ENGINE_UNAVAILABLE`` and status 503, or with
+        ``ENGINE_REFUSED_GATEWAY`` where that is all there is to it.
         """
         replicas = self.replicas
         if len(replicas) > 1:
@@ -71,6 +72,8 @@ class Engine:
         return [replica for replica in self.replicas if replica.circuit.closed]
 
     def _none_ready(self) -> Unavailable:
+        if all(replica.circuit.why == Reason.ENGINE_REFUSED_GATEWAY for replica in self.replicas):
+            return Unavailable(Reason.ENGINE_REFUSED_GATEWAY)
         nearest = min(self.replicas, key=lambda replica: replica.circuit.due)
         wait_s = max(1, math.ceil(nearest.circuit.due - self._now()))
         why = nearest.circuit.why or "all were tried"

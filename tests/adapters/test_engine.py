@@ -73,6 +73,15 @@ def test_none_ready_is_503_with_the_time_of_the_next_trial(due: float, retry_aft
     assert unavailable.value.detail == "none is ready: connection refused"
 
 
+def test_where_every_replica_refuses_our_key_that_is_the_answer() -> None:
+    engine = engine_of(2, ready=False)
+    for replica in engine.replicas:
+        replica.circuit.fail_trial("engine-refused-gateway", 0.0)
+    with pytest.raises(Unavailable) as unavailable:
+        engine.choose(None, "m")
+    assert (unavailable.value.reason, unavailable.value.status) == (Reason.ENGINE_REFUSED_GATEWAY, None)
+
+
 def test_all_tried_is_said_so() -> None:
     engine = engine_of(1)
     with pytest.raises(Unavailable, match="all were tried"):
