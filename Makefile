@@ -43,9 +43,13 @@ $(STAMP): $(BUILT) pyproject.toml
 demo: $(STAMP)  ## an engine simulator, the gateway and a fresh key on loopback, with curl lines to paste
 	@.venv/bin/vllm-gateway demo
 
+# Tests that start whole processes and mostly wait for them: beside all others they cost no time on two cores.
+STARTED := tests/e2e tests/test_server.py tests/test_demo.py
+
 test: $(STAMP)  ## every test that needs no other install, service or GPU; with branch coverage
 	@rm -f .coverage .coverage.*
-	$(PY) -m coverage run -m pytest -m "not long"
+	@tools/side_by_side.sh "$(PY) -m coverage run -m pytest -m 'not long' $(STARTED)" \
+	    "$(PY) -m coverage run -m pytest -m 'not long' $(STARTED:%=--ignore=%)"
 	@$(PY) -m coverage combine --quiet
 	@$(PY) -m coverage report
 
@@ -85,8 +89,9 @@ test-clients: .venv-clients/built  ## LangChain and LiteLLM as partners have the
 test-vllm: $(STAMP)  ## the gateway in front of a real vLLM on the CPU, which this installs (python3.11, 4 minutes)
 	$(PY) -m pytest tests/vllm
 
-test-peers: $(STAMP) .venv-peers/built  ## nginx, Envoy and vllm-router under the raw cases of the corpus; CI=true: none may be missing
+test-peers: $(STAMP) .venv-peers/built  ## nginx, Envoy and vllm-router under the raw cases of the corpus, LiteLLM as an engine; CI=true: none may be missing
 	$(PY) -m tests.peers.compare
+	$(PY) -m pytest tests/peers
 
 TARGET ?= target headers strict-json form event-stream response credential compact-jws chat responses response-events messages message-events edge differential audit log
 SECONDS ?= 60
