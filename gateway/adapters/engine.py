@@ -55,6 +55,8 @@ class Engine:
         ``ENGINE_REFUSED_GATEWAY`` where that is all there is to it.
         """
         replicas = self.replicas
+        if len(replicas) == 1 and not tried and replicas[0].circuit.closed:
+            return replicas[0]
         if len(replicas) > 1:
             replicas = [replica for replica in replicas if model in replica.served] or replicas
         chosen = choose(replicas, mark, self._slack, tried)

@@ -38,12 +38,10 @@ def unreached(reason: Reason | None, detail: str) -> bool:
 
 def signal_of(status: int | None, reason: Reason | None, detail: str) -> Signal:
     """Read the end of a request: the engine's status if there was one, else why there was none."""
+    if reason is None and status is not None:
+        if status in _FAULTY:
+            return Signal.FAULT
+        return Signal.GOOD if status < _SERVER_ERROR else Signal.NONE
     if unreached(reason, detail):
         return Signal.GONE
-    if reason in _FAULTS:
-        return Signal.FAULT
-    if reason is not None or status is None:
-        return Signal.NONE
-    if status in _FAULTY:
-        return Signal.FAULT
-    return Signal.GOOD if status < _SERVER_ERROR else Signal.NONE
+    return Signal.FAULT if reason in _FAULTS else Signal.NONE
