@@ -81,10 +81,9 @@ def _most_tokens(body: dict[str, Any], names: tuple[str, ...], model: Model) -> 
         return 0
     most = 1
     asked = model.most_tokens
-    for name in names:
+    for name in reversed(names):
         if (sent := body.get(name)) is not None:
             asked = sent
-            break
     for name in _ANSWERS:
         if (answers := body.get(name) or 1) > most:
             most = answers

@@ -22,6 +22,7 @@ def detail(description: dict[str, Any], value: Any) -> str | None:  # noqa: ANN4
     "description, value, expected",
     [
         ({"type": "string"}, 1, "x must be text"),
+        ({"type": "string", "minLength": 1}, 1, "x must be text"),
         ({"type": "string", "enum": ["a"]}, "b", "x must be a"),
         ({"type": "string", "enum": ["b", "a"]}, 1, "x must be one of a, b"),
         ({"type": "string", "media": "image"}, 1, "x must be text"),

@@ -32,10 +32,15 @@ def test_a_value_is_set_or_replaced_and_the_same_value_is_no_change(
 
 def test_a_member_is_read_by_its_dotted_name() -> None:
     draft = Draft({"k": {"m": 1}, "list": [1]})
+    assert draft.get("list") == [1]
     assert draft.get("k.m") == 1
     assert draft.get("k.n") is None
     assert draft.get("list.m") is None
     assert draft.get("none.m") is None
+
+
+def test_null_is_as_good_as_absent() -> None:
+    assert Draft({"a": None, "b": 0}).sent(("a", "b", "c")) == ["b"]
 
 
 def test_a_number_is_lowered() -> None:
