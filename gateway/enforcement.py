@@ -7,10 +7,7 @@ an adapter: it has no socket, no clock and no key of its own.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from functools import lru_cache
-from operator import attrgetter
 from typing import TYPE_CHECKING, Generic
 
 from gateway.anonymous import Anonymous, Notice
@@ -25,7 +22,7 @@ from gateway.identity.challenge import challenge
 from gateway.limits.waiting_room import RANKS
 from gateway.policy.cache_salt import isolated
 from gateway.policy.decide import admit, endpoint_for, judge
-from gateway.policy.decision import Change, Deny
+from gateway.policy.decision import Deny, told
 from gateway.policy.usage_wish import usage_wish
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
 from gateway.reasons import Malformed, Reason, Unavailable
@@ -229,9 +226,7 @@ class Enforcement(Generic[InboundT]):
             raise RuntimeError(message)
         record.model = permit.model.alias
         record.engine = permit.model.engine
-        what = tuple(map(_WHAT, permit.changes))
-        # Names that were dropped are the caller's, and as many and as long as he likes.
-        record.changes, named = (_told.__wrapped__ if "drop" in dict(what) else _told)(what)
+        record.changes, named = told(permit.changes)
         wish = usage_wish(dialect, call, permit)
         method, path = dialect.upstream
         request = UpstreamRequest(
@@ -364,10 +359,6 @@ whatever went wrong inside ends with this connection.
 """
 
 
-_WHAT = attrgetter("action", "field")
-_UNSAFE = re.compile(r"[^A-Za-z0-9_., -]")
-_NAMED_AT_MOST = 1024
-
 _ENGINES = frozenset(reason for reason in Reason if reason.value.startswith("engine-"))
 
 _OUTCOMES = {
@@ -387,16 +378,6 @@ async def _body(inbound: Inbound, headers: RequestHeaders, at_most: int) -> byte
 def _lines(request_id: str) -> list[bytes]:
     """Give the header lines of an answer that goes through."""
     return [b"x-request-id: %b\r\n" % request_id.encode("ascii"), *_ALWAYS]
-
-
-@lru_cache(maxsize=512)
-def _told(what: tuple[tuple[str, str], ...]) -> tuple[tuple[str, ...], tuple[bytes, ...]]:
-    """Give the words of the record, and the line that names fields that were dropped, lowered and replaced, if any."""
-    changes = [Change(action, field) for action, field in what]
-    named = [str(change) for change in changes if change.action != "set" and change.field != "model"]
-    # Names of dropped fields are the caller's own text: nothing of it may end the header line.
-    line = b"x-gateway-changes: %b\r\n" % _UNSAFE.sub("?", ", ".join(named))[:_NAMED_AT_MOST].encode("ascii")
-    return tuple(map(str, changes)), (line,) if named else ()
 
 
 def _resolved(own: Deadlines, settings: Deadlines) -> Deadlines:

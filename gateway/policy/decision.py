@@ -6,15 +6,25 @@ What each permitted request makes is not frozen: it would take four times as lon
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from gateway.dialects.checks import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gateway.identity.principal import Principal
     from gateway.policy.model import Client, Endpoint, Model
     from gateway.reasons import Reason
+
+
+_WHAT = attrgetter("action", "field")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_., -]")
+_NAMED_AT_MOST = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +82,19 @@ class Permit:
     model: Model | None = None
     stream: bool = False
     most_tokens: int = 0
+
+
+def told(changes: Iterable[Change]) -> tuple[tuple[str, ...], tuple[bytes, ...]]:
+    """Give the words of the audit record, and the header line that names what is not as it was sent, if any."""
+    what = tuple(map(_WHAT, changes))
+    # Names that were dropped are the caller's, and as many and as long as he likes: they are not kept.
+    return _told.__wrapped__(what) if "drop" in dict(what) else _told(what)
+
+
+@lru_cache(maxsize=512)
+def _told(what: tuple[tuple[str, str], ...]) -> tuple[tuple[str, ...], tuple[bytes, ...]]:
+    changes = [Change(action, field) for action, field in what]
+    named = [str(change) for change in changes if change.action != "set" and change.field != "model"]
+    # Names of dropped fields are the caller's own text: nothing of it may end the header line.
+    line = b"x-gateway-changes: %b\r\n" % _UNSAFE.sub("?", ", ".join(named))[:_NAMED_AT_MOST].encode("ascii")
+    return tuple(map(str, changes)), (line,) if named else ()
