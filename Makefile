@@ -27,7 +27,7 @@ ifneq ($(shell test -x $(PY) && $(PY) -c 'print("runs")' 2>/dev/null && cat $(BU
 $(shell rm -f $(BUILT))
 endif
 
-.PHONY: help demo test check coverage-mirror test-long test-idp test-clients test-vllm test-peers fuzz bench lock clean
+.PHONY: help demo test check coverage-mirror test-long test-idp test-valkey test-clients test-vllm test-peers fuzz bench lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -69,6 +69,11 @@ tests/idp/node_modules/.package-lock.json: tests/idp/package-lock.json
 	@command -v npm >/dev/null || { echo "make test-idp needs node and npm: apt install npm" >&2; exit 1; }
 	@npm ci --silent --prefix tests/idp --ignore-scripts --no-audit --no-fund
 	@touch $@
+
+test-valkey: $(STAMP)  ## limits that gateways share, on a real server (apt: redis-server, or valkey-server)
+	@command -v valkey-server >/dev/null || command -v redis-server >/dev/null || { \
+		echo "make test-valkey needs a server of Valkey or Redis: apt-get install redis-server" >&2; exit 1; }
+	$(PY) -m pytest tests/valkey
 
 test-clients: .venv-clients/built  ## LangChain and LiteLLM as partners have them, which this installs (2 minutes, 500 MB)
 	.venv-clients/bin/python -m pytest tests/clients

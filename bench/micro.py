@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import statistics
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 BENCH = Path(__file__).resolve().parent
 sys.path.insert(0, str(BENCH.parent))
@@ -15,13 +16,19 @@ sys.path.insert(0, str(BENCH.parent))
 import keys  # noqa: E402  (the project is found from here, installed or not)
 import orjson  # noqa: E402
 
+from gateway.adapters.ledger_memory import MemoryLedger  # noqa: E402
 from gateway.audit import AuditRecord, Outcome, Verdict  # noqa: E402
 from gateway.dialects.call import Usage  # noqa: E402
+from gateway.dialects.meter import Meter  # noqa: E402
 from gateway.dialects.registry import DIALECTS, FACTS  # noqa: E402
 from gateway.identity import access_token  # noqa: E402
 from gateway.identity.credential import CredentialReader  # noqa: E402
 from gateway.identity.key_set import KeySet  # noqa: E402
 from gateway.identity.token_cache import TokenCache  # noqa: E402
+from gateway.limits.charge import prompt_tokens  # noqa: E402
+from gateway.limits.fields import LimitFields  # noqa: E402
+from gateway.limits.ledger import Holder, Lease  # noqa: E402
+from gateway.limits.limit import Limit  # noqa: E402
 from gateway.policy.cache_salt import CacheSalts, isolated  # noqa: E402
 from gateway.policy.compile import compile_plane  # noqa: E402
 from gateway.policy.decide import admit, endpoint_for, judge  # noqa: E402
@@ -36,7 +43,7 @@ from gateway.wire.http1 import ResponseReader  # noqa: E402
 from gateway.wire.target import Target  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from gateway.dialects.call import Call
     from gateway.policy.model import Plane
@@ -176,6 +183,8 @@ def dispatch(plane: Plane) -> None:
     show("event of 190 bytes: framing and boundary", through)
     show("event of 190 bytes: search for a count", lambda: dialect.usage(EVENT))
     show("event with a count: the same", lambda: dialect.usage(counted))
+    meter = Meter(dialect, hides=True)
+    show("event of 190 bytes: search and count of tokens", lambda: meter.events(EVENT))
 
     record = AuditRecord(0.0, "0" * 32, "bench", "public", plane.digest, "127.0.0.1", "POST", b"/v1/chat/completions")
     record.endpoint, record.client, record.subject, record.credential = "chat", "load", keys.CLIENT, "access-token"
@@ -186,11 +195,47 @@ def dispatch(plane: Plane) -> None:
     show("audit record as a line", record.to_json)
 
 
+def at_once(step: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that waits for nothing."""
+    try:
+        step.send(None)
+    except StopIteration as end:
+        return cast("T", end.value)
+    raise AssertionError("it waited")
+
+
+def limits() -> None:
+    """Measure what admission and settlement cost in memory, with a minute that is full of requests."""
+    clock = itertools.count(0, 1000)  # a thousand requests a second
+    ledger = MemoryLedger(lambda: next(clock), lambda: 1_800_000_000_000_000)
+    plain = Limit("plain", 1_000_000, 1000)
+    counted = Limit("counted", 1_000_000, 1000, 10**12, 10**12)
+    holder = Holder("public", "acme", "person")
+
+    def passes(limit: Limit, *, tokens: bool) -> Lease:
+        lease = sure(at_once(ledger.enter(holder, limit)), Lease)
+        if tokens:
+            at_once(ledger.reserve(lease, 1000))
+        at_once(ledger.settle(lease, 100))
+        return lease
+
+    for _ in range(60_000):
+        passes(counted, tokens=True)
+    fields = LimitFields(counted)
+    lease = passes(counted, tokens=True)
+    show("limits: admission and settlement", lambda: passes(plain, tokens=False))
+    show("limits: the same with tokens", lambda: passes(counted, tokens=True))
+    show("limits: header fields of an answer", lambda: fields.lines(lease))
+    body = chat(850)
+    show("limits: estimate of a prompt", lambda: prompt_tokens(body))
+
+
 def main() -> None:
     print("microseconds of one core, median of seven samples")
     plane = compile_plane((BENCH / "conf" / "gateway.yaml").read_text(), "gateway.yaml")
     court(plane, gatehouse(plane))
     dispatch(plane)
+    limits()
 
 
 if __name__ == "__main__":

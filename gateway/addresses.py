@@ -1,8 +1,8 @@
-"""Where the gateway listens and where engines are: texts of the environment, read once.
+"""Where the gateway listens and where engines and ledgers are: texts of the environment, read once.
 
 Enters: ``127.0.0.1:8080``, ``[::1]:9090``, ``unix:/run/gateway.sock``, ``http://127.0.0.1:8000``,
-``https://engine.internal``. Leaves: the parts, so that nothing later takes a URL apart. Errors are ``ValueError``
-with a sentence that names no value.
+``https://engine.internal``, ``valkeys://cache.internal``. Leaves: the parts, so that nothing later takes a URL
+apart. Errors are ``ValueError`` with a sentence that names no value.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from typing import Literal
 _HOST = r"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?))"
 _HOST_PORT = re.compile(_HOST + r"(?::(?P<port>[0-9]{1,5}))?")
 _URL = re.compile(r"(?P<scheme>https?)://(?P<authority>[^/?#]*)(?P<rest>.*)", re.DOTALL)
+_LEDGER = re.compile(
+    r"(?P<scheme>valkeys?|rediss?)://(?:(?P<name>[^@/?#]*)@)?(?P<authority>[^@/?#]*)(?:/(?P<database>[0-9]{1,5})?)?"
+)
 _UNIX = "unix:"
 _LONGEST_UNIX_PATH = 107  # sun_path holds 108 bytes on Linux, the last one NUL
 _HIGHEST_PORT = 65535
@@ -64,6 +67,20 @@ class EngineAddress:
         return str(self.where) if isinstance(self.where, Unix) else f"{'https' if self.tls else 'http'}://{self.where}"
 
 
+@dataclass(frozen=True, slots=True)
+class LedgerAddress:
+    """A server of Valkey or Redis: its address, the number of the database, and the name to sign in with."""
+
+    where: Tcp | Unix
+    tls: bool
+    database: int = 0
+    name: str | None = None
+
+    def __str__(self) -> str:
+        scheme = "" if isinstance(self.where, Unix) else "valkeys://" if self.tls else "valkey://"
+        return f"{scheme}{self.where}/{self.database}"
+
+
 def listener_address(text: str) -> Tcp | Unix:
     """Read the address of a listener."""
     if text.startswith(_UNIX):
@@ -95,6 +112,24 @@ def engine_address(text: str) -> EngineAddress:
     default = authority["port"] is None
     return EngineAddress(
         Tcp(host, port), tls=tls, host_field=bracketed(host) if default else f"{bracketed(host)}:{port}"
+    )
+
+
+def ledger_address(text: str) -> LedgerAddress:
+    """Read the URL of a ledger's server; a password in it is refused, since URLs get into logs."""
+    if text.startswith(_UNIX):
+        return LedgerAddress(_unix(text), tls=False)
+    match = _LEDGER.fullmatch(text)
+    if match is None:
+        raise ValueError("must be memory://, or a URL such as valkey://127.0.0.1:6379 or valkeys://host:6379/0")
+    if ":" in (match["name"] or ""):
+        raise ValueError("must hold no password: that is GATEWAY_LEDGER_PASSWORD, or …_FILE")
+    authority = _HOST_PORT.fullmatch(match["authority"])
+    if authority is None:
+        raise ValueError("must name a host, such as valkey://127.0.0.1:6379")
+    host, port = _parts(authority, default=6379)
+    return LedgerAddress(
+        Tcp(host, port), match["scheme"] in {"valkeys", "rediss"}, int(match["database"] or 0), match["name"]
     )
 
 

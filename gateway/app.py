@@ -7,7 +7,8 @@ what was stays.
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from os import urandom
 from typing import TYPE_CHECKING
 
@@ -18,11 +19,13 @@ from gateway.adapters.catalogue import EngineCatalogue
 from gateway.adapters.clock import SystemClock, new_request_id
 from gateway.adapters.engine_client import EngineClient
 from gateway.adapters.engine_pool import EnginePool
+from gateway.adapters.engine_queue import EngineQueue, QueuedDispatcher
 from gateway.adapters.introspection import IntrospectionSource, Introspector
 from gateway.adapters.issuer_http import IssuerHttp
 from gateway.adapters.journal import Journal
 from gateway.adapters.jwks import IssuerSource, JwksFetcher
 from gateway.adapters.key_sets import KeySets
+from gateway.adapters.ledger_memory import MemoryLedger
 from gateway.adapters.readiness import readiness
 from gateway.adapters.relay import Relay
 from gateway.adapters.revoked_file import RevokedFile
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
     from gateway.adapters.audit_log import AuditLog
     from gateway.adapters.downstream import Downstream
+    from gateway.adapters.ledger_valkey import ValkeyLedger
     from gateway.adapters.metrics import Metrics
     from gateway.adapters.ops import Readiness
     from gateway.policy.model import Plane
@@ -95,9 +99,16 @@ class Gateway:
         self._introspector = Introspector(_introspection_sources(settings), self._issuer_http)
         self.revoked = RevokedFile(settings.revoked_file)
         self.revoked.load()
-        self._relay = Relay(self.clients, metrics, settings.sse_keep_alive)
+        queues = {
+            name: EngineQueue(engine.in_flight, engine.waiting, engine.wait)
+            for name, engine in settings.engines.items()
+            if engine.in_flight is not None
+        }
+        self._dispatcher = QueuedDispatcher(Relay(self.clients, metrics, settings.sse_keep_alive), queues, metrics)
         self._journal = Journal(log, metrics)
         self._clock = SystemClock()
+        self._shared = _shared_ledger(settings)
+        self.ledger: MemoryLedger | ValkeyLedger = self._shared or MemoryLedger()
         self._proofs = Proofs(urandom(32))
         salt_secret = settings.cache_salt_secret
         # Without the setting nobody else can know the salts; a second gateway would then find nothing in the cache.
@@ -118,7 +129,10 @@ class Gateway:
 
     async def readiness(self, *, draining: bool) -> Readiness:
         """Report whether this process can do its work."""
-        return await readiness(self.planes, self.catalogue, self.key_sets, draining=draining)
+        report = await readiness(self.planes, self.catalogue, self.key_sets, draining=draining)
+        if self._shared is None or await self._shared.answers():
+            return report
+        return replace(report, ready=False, problems=(*report.problems, "the ledger does not answer"))
 
     def reload(self, planes: Sequence[Plane]) -> None:
         """Put new policies in place of all the old ones. Raises ``Misfit`` and changes nothing when they do not fit."""
@@ -138,8 +152,9 @@ class Gateway:
     def _enforcement(self, plane: Plane) -> Enforcement[Downstream]:
         ports = Ports(
             Authenticator(plane, self.key_sets, self._introspector, self.revoked),
-            self._relay,
+            self._dispatcher,
             self.catalogue,
+            self.ledger,
             self._journal,
             self._clock,
             self._proofs,
@@ -156,7 +171,11 @@ class Gateway:
     async def running(self) -> AsyncIterator[None]:
         """Keep keys fresh within this block, and close what is open behind it."""
         try:
-            async with self.key_sets.running(), self._introspector.running():
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(self.key_sets.running())
+                await stack.enter_async_context(self._introspector.running())
+                if self._shared is not None:
+                    await stack.enter_async_context(self._shared.running())
                 yield
         finally:
             for client in self.clients.values():
@@ -204,6 +223,16 @@ def misfits(settings: Settings, served: Mapping[str, Plane]) -> list[str]:
         if len(engine.urls) > 1
     ]
     return problems
+
+
+def _shared_ledger(settings: Settings) -> ValkeyLedger | None:
+    """Make the ledger that gateways share, if the settings name its server; its client takes a while to import."""
+    if settings.ledger is None:
+        return None
+    from gateway.adapters.ledger_valkey import ValkeyLedger  # noqa: PLC0415  (as said)
+
+    password = settings.ledger_password
+    return ValkeyLedger(settings.ledger, password.get_secret_value() if password else None)
 
 
 def _asks_for_certificates(settings: Settings, listener: str) -> bool:

@@ -113,7 +113,9 @@ class AuditRecord:
             "engine_status": self.engine_status,
             "outcome": outcome and outcome._value_,
             "changes": [change[:LONGEST_TEXT] for change in self.changes[:MOST_CHANGES]],
-            "usage": usage and {"prompt": usage.prompt, "completion": usage.completion, "reasoning": usage.reasoning},
+            "usage": usage
+            and {"prompt": usage.prompt, "completion": usage.completion, "reasoning": usage.reasoning}
+            | ({"estimated": True} if usage.estimated else {}),
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
             "ms": {  # cut to microseconds

@@ -121,14 +121,34 @@ def parser() -> argparse.ArgumentParser:
     token.add_argument(
         "--for", dest="policy", type=Path, metavar="POLICY", help="say on standard error what this policy makes of it"
     )
+    _logs(command("usage", _usage, "Add up audit logs: requests and tokens by day, client and model.", json=True))
     command("schema", _schema, "Print the JSON Schema of policy files.")
     return top
+
+
+def _logs(usage: argparse.ArgumentParser) -> None:
+    """Describe which records of which audit logs are meant."""
+    usage.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="audit logs, also .gz; '-' reads from here; GATEWAY_AUDIT_LOG when absent",
+    )
+    usage.add_argument("--since", type=_day, metavar="DAY", help="the first day (UTC), as 2026-12-31")
+    usage.add_argument("--until", type=_day, metavar="DAY", help="the last day (UTC)")
 
 
 def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > _HIGHEST_PORT:
         raise argparse.ArgumentTypeError(f"a port is a number up to {_HIGHEST_PORT}")
     return int(text)
+
+
+def _day(text: str) -> str:
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise argparse.ArgumentTypeError("a day is written as 2026-12-31") from None
 
 
 def _serve(_: argparse.Namespace) -> int:
@@ -248,6 +268,28 @@ def _token(options: argparse.Namespace) -> int:
     for check in checks:
         sys.stderr.write(f"{check.sentence}\n")
     return HOLDS if token and all(check.fits for check in checks) else FOUND
+
+
+def _usage(options: argparse.Namespace) -> int:
+    import gzip
+
+    from gateway.review.usage import UsageReport
+
+    logged = os.environ.get("GATEWAY_AUDIT_LOG", "stdout")
+    if not options.files and logged == "stdout":
+        raise Misused("Name an audit log, or set GATEWAY_AUDIT_LOG to its path.")
+    report = UsageReport(since=options.since or "", until=options.until or "9999")
+    for name in options.files or [logged]:
+        try:
+            if name == "-":
+                report.read(sys.stdin.buffer)
+            else:
+                with gzip.open(name) if name.endswith(".gz") else Path(name).open("rb") as lines:
+                    report.read(lines)
+        except OSError as error:
+            raise Misused(f"{name} cannot be read: {error.strerror or error}.") from None
+    print(report.as_json() if options.json else report.as_text())
+    return FOUND if report.unreadable else HOLDS
 
 
 def _secret(what: str, file: Path | None = None) -> str:

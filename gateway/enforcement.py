@@ -18,13 +18,16 @@ from gateway.dialects.registry import DIALECTS, FACTS
 from gateway.gatehouse import Gatehouse
 from gateway.identity import dpop
 from gateway.identity.challenge import challenge
+from gateway.limits.waiting_room import RANKS
 from gateway.policy.cache_salt import isolated
 from gateway.policy.decide import admit, endpoint_for, judge
 from gateway.policy.decision import Deny
 from gateway.policy.plane_metadata import metadata_of, refused_question
+from gateway.policy.usage_wish import usage_wish
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
 from gateway.reasons import Malformed, Reason, Unavailable
 from gateway.refusal import Refusal
+from gateway.turnstile import Turnstile
 from gateway.upload import check_announced, receive, written
 from gateway.wire.headers import RequestHeaders, media_type_is_json
 from gateway.wire.target import Target
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from gateway.policy.decision import Change, Grant
     from gateway.policy.model import Deadlines, Endpoint, Plane
     from gateway.ports import Inbound, Ports, Spool
+    from gateway.turnstile import Passage
     from gateway.wire.hosts import HostRule
 
 
@@ -62,6 +66,7 @@ class Enforcement(Generic[InboundT]):
         self.plane = plane
         self._hosts = hosts
         self._ports = ports
+        self._turnstile = Turnstile(plane, ports.ledger)
         self._gatehouse = Gatehouse(plane, ports.authenticator, ports.clock, ports.proofs)
         endpoints = [endpoint for by_method in plane.endpoints.values() for endpoint in by_method.values()]
         self._endpoints = {endpoint.name: endpoint for endpoint in endpoints}
@@ -118,22 +123,34 @@ class Enforcement(Generic[InboundT]):
         record.subject = visitor.principal.subject
         grant = admit(self.plane, reading.endpoint, visitor.principal, visitor.address, ports.clock.today())
         if isinstance(grant, Deny):
+            if grant.client is not None:
+                await self._turnstile.count(grant.client, visitor.principal)
             return Refusal.of(grant)
         record.client = grant.client.name
         record.head_ms = (ports.clock.ticks() - begun) * 1000
+        passage = await self._turnstile.enter(grant)
+        if isinstance(passage, Refusal):
+            return passage
         dialect = DIALECTS[reading.endpoint.dialect]
-        if dialect.upstream is None:
-            return await self._list_models(inbound, record, grant)
         spool = ports.new_spool() if isinstance(dialect, FormBody) else None
         try:
-            request = await self._judge(inbound, record, reading, grant, spool)
-            if isinstance(request, Deny):
-                return Refusal.of(request)
+            if dialect.upstream is None:
+                return passage.stamped(await self._list_models(inbound, record, grant, passage.lines))
+            request = await self._judge(inbound, record, reading, grant, passage, spool)
+            if not isinstance(request, UpstreamRequest):
+                return passage.stamped(request)
             del reading  # and the credential with it, for as long as the answer takes
-            return self._close(record, await ports.dispatcher.forward(request, inbound), dialect)
+            passage.began(request)
+            delivery = await ports.dispatcher.forward(request, inbound)
+            passage.ended(delivery)
+            return passage.stamped(self._close(record, delivery, dialect))
+        except (Malformed, Unavailable) as cause:
+            return passage.stamped(Refusal.of(cause))
         finally:
             if spool is not None:
                 spool.close()
+            await passage.leave()
+            record.usage = passage.usage
 
     def _read(self, inbound: InboundT, record: AuditRecord) -> _Reading | RequestHeaders | Deny:
         """Room 2: syntax, then host, path, method, query, credential; headers alone if the metadata are asked for."""
@@ -176,9 +193,15 @@ class Enforcement(Generic[InboundT]):
             inbound.answer(_OK, [*_lines(record.id), b"content-type: application/json\r\n"], self._metadata.body)
 
     async def _judge(
-        self, inbound: InboundT, record: AuditRecord, reading: _Reading, grant: Grant, spool: Spool | None
-    ) -> UpstreamRequest | Deny:
-        """Rooms 4 and 5: the body, only now read; the judgement; what is sent instead."""
+        self,
+        inbound: InboundT,
+        record: AuditRecord,
+        reading: _Reading,
+        grant: Grant,
+        passage: Passage,
+        spool: Spool | None,
+    ) -> UpstreamRequest | Refusal:
+        """Rooms 4 and 5: the body, only now read; the judgement; what is sent instead; the tokens that it may cost."""
         ports = self._ports
         endpoint = reading.endpoint
         dialect = DIALECTS[endpoint.dialect]
@@ -193,7 +216,7 @@ class Enforcement(Generic[InboundT]):
             del body  # it may hold images: from here on, what was parsed is the only copy
         permit = judge(self.plane, grant, call)
         if isinstance(permit, Deny):
-            return permit
+            return Refusal.of(permit)
         salt = ports.salts.salt(self.plane.name, grant.client.name, ports.clock.today())
         permit = isolated(permit, FACTS[endpoint.dialect], salt)
         if permit.model is None or dialect.upstream is None:
@@ -202,6 +225,7 @@ class Enforcement(Generic[InboundT]):
         record.model = permit.model.alias
         record.engine = permit.model.engine
         record.changes = [str(change) for change in permit.changes]
+        wish = usage_wish(dialect, call, permit)
         method, path = dialect.upstream
         request = UpstreamRequest(
             record.id,
@@ -209,18 +233,26 @@ class Enforcement(Generic[InboundT]):
             permit.model.engine,
             method,
             path,
-            dialect.write(call, permit.changes),
+            dialect.write(call, [*permit.changes, *wish]),
             permit.stream,
             dialect,
             self._deadlines[endpoint.name],
             [*_lines(record.id), *_named(permit.changes, record.changes)],
+            hides_usage=bool(wish),
+            rank=RANKS[grant.client.limit.priority],
         )
         if spool is not None and isinstance(dialect, FormBody):
             request.body, request.upload = written(dialect, call, permit.changes, spool, ports.new_id())
         record.judge_ms = (ports.clock.ticks() - begun) * 1000
+        refusal = await passage.reserve(request, permit.most_tokens)
+        if refusal is not None:
+            return refusal
+        request.lines += passage.lines
         return request
 
-    async def _list_models(self, inbound: InboundT, record: AuditRecord, grant: Grant) -> Refusal | None:
+    async def _list_models(
+        self, inbound: InboundT, record: AuditRecord, grant: Grant, limits: list[bytes]
+    ) -> Refusal | None:
         """Answer ``GET /v1/models`` and ``/v1/models/{model}``: the client's models that the engines really serve."""
         endpoint = grant.endpoint
         aliases = grant.client.models if endpoint.model is None else (endpoint.model,)
@@ -234,7 +266,7 @@ class Enforcement(Generic[InboundT]):
         if endpoint.model is not None and not listed:
             return Refusal.of(Deny(Reason.MODEL_NOT_PERMITTED))
         body = models_body(listed) if endpoint.model is None else model_body(listed[0])
-        inbound.answer(_OK, [*_lines(record.id), b"content-type: application/json\r\n"], body)
+        inbound.answer(_OK, [*_lines(record.id), *limits, b"content-type: application/json\r\n"], body)
         record.verdict, record.status = Verdict.PERMIT, _OK
         record.outcome = Outcome.OK if inbound.answered else Outcome.CLIENT_LEFT
         return None
@@ -256,7 +288,6 @@ class Enforcement(Generic[InboundT]):
         """Write into the record how a dispatch ended; give the refusal that the caller has yet to get."""
         record.verdict = Verdict.PERMIT
         record.engine_status = delivery.engine_status
-        record.usage = delivery.usage
         if delivery.first_byte_s is not None:
             record.first_byte_ms = delivery.first_byte_s * 1000
         if delivery.ending is Ending.DELIVERED:

@@ -10,15 +10,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
+from gateway.dialects.meter import Meter
+
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
     from gateway.audit import AuditRecord
-    from gateway.dialects.call import Dialect, Usage
+    from gateway.dialects.call import Dialect
     from gateway.dialects.openai_models import ServedModel
     from gateway.identity.credential import Credential
     from gateway.identity.dpop import Proofs
     from gateway.identity.principal import Principal
+    from gateway.limits.ledger import Ledger
     from gateway.policy.cache_salt import CacheSalts
     from gateway.policy.model import Deadlines
     from gateway.reasons import Malformed, Reason
@@ -90,7 +93,8 @@ class UpstreamRequest:
     """Room 5's work: what goes to the engine, and what the answer's head says besides the engine's own fields.
 
     No byte of the caller's target or header fields is in it. ``deadlines`` are resolved: no ``None`` is left.
-    ``upload``: set for a form, ``None`` for JSON.
+    ``upload``: set for a form, ``None`` for JSON. ``hides_usage``: the gateway alone asked for the event with the
+    engine's count. ``rank``: who goes first where requests wait, the least of them. ``meter`` reads the answer.
     """
 
     id: str
@@ -104,6 +108,13 @@ class UpstreamRequest:
     deadlines: Deadlines
     lines: list[bytes]
     upload: Upload | None = None
+    hides_usage: bool = False
+    rank: int = 1
+    meter: Meter = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Have a meter ready for the answer."""
+        self.meter = Meter(self.dialect, hides=self.hides_usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +138,8 @@ class Ending(Enum):
 class Delivery(NamedTuple):
     """What became of a dispatched request.
 
-    ``first_byte_s``: seconds from its dispatch to the first byte of the body.
+    ``first_byte_s``: seconds from its dispatch to the first byte of the body. ``sent``: whether anything of it went to
+    an engine.
     """
 
     ending: Ending
@@ -135,8 +147,13 @@ class Delivery(NamedTuple):
     detail: str = ""
     engine_status: int | None = None
     answer: EngineAnswer | None = None
-    usage: Usage | None = None
     first_byte_s: float | None = None
+    sent: bool = True
+
+    @property
+    def whole(self) -> bool:
+        """Whether the caller got all of an answer."""
+        return self.ending is Ending.DELIVERED and not self.detail
 
 
 InboundT = TypeVar("InboundT", bound=Inbound)
@@ -201,6 +218,7 @@ class Ports(Generic[InboundT]):
     authenticator: Authenticator
     dispatcher: Dispatcher[InboundT]
     catalogue: Catalogue
+    ledger: Ledger
     journal: Journal
     clock: Clock
     proofs: Proofs

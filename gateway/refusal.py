@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from gateway.reasons import ANSWERS, PUBLIC, Malformed, Reason, Unavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gateway.dialects.call import Dialect
     from gateway.policy.decision import Deny
 
@@ -26,6 +28,7 @@ _PRIVATE = frozenset(
         Reason.FAILURES_THROTTLED,
         Reason.CLIENT_UNKNOWN,
         Reason.KEYS_UNAVAILABLE,
+        Reason.LEDGER_UNAVAILABLE,
         Reason.INTERNAL,
     }
 )
@@ -40,7 +43,8 @@ class Refusal:
 
     ``made_here``: the gateway refuses or failed, so ``Proxy-Status`` names it (RFC 9209 §2); an engine's own refusal of
     a permitted call is passed on without. ``record`` is for the audit record alone. ``retry_after`` is the value of
-    that field, if any. ``code`` is the error code of the challenge where it is not the table's.
+    that field, if any. ``code`` is the error code of the challenge where it is not the table's. ``fields`` are the
+    header lines about limits.
     """
 
     reason: Reason
@@ -52,6 +56,7 @@ class Refusal:
     retry_after: str = ""
     made_here: bool = True
     code: str = ""
+    fields: tuple[bytes, ...] = ()
 
     @classmethod
     def of(cls, cause: Deny | Malformed | Unavailable) -> Refusal:
@@ -68,6 +73,13 @@ class Refusal:
         allow = detail if reason is Reason.METHOD_NOT_ALLOWED else ""
         code = cause.code if isinstance(cause, Malformed) else ""
         return cls(reason, answer.status, message, cause.param, record, allow, code=code)
+
+    @classmethod
+    def of_limit(cls, reason: Reason, detail: str, *, retry_after: int, fields: Iterable[bytes]) -> Refusal:
+        """Word that a limit was reached; ``retry_after`` is in seconds."""
+        answer = ANSWERS[reason]
+        message = f"{answer.sentence.removesuffix('.')} ({detail})."
+        return cls(reason, answer.status, message, record=detail, retry_after=str(retry_after), fields=tuple(fields))
 
     @classmethod
     def of_engine(cls, status: int, message: str | None, retry_after: str) -> Refusal:
@@ -119,4 +131,5 @@ class Refusal:
             lines.append(f"allow: {self.allow}\r\n".encode("ascii"))
         if self.retry_after:
             lines.append(f"retry-after: {self.retry_after}\r\n".encode("ascii"))
+        lines += self.fields
         return lines

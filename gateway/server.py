@@ -73,7 +73,7 @@ async def _run(settings: Settings) -> None:
     except OSError as error:
         raise Unusable(f"GATEWAY_AUDIT_LOG cannot be opened: {error.strerror}.") from None
     try:
-        metrics = Metrics(lambda: gateway.ages_s)
+        metrics = Metrics(lambda: gateway.ages_s, lambda: gateway.ledger.open)
         gateway = Gateway(settings, planes, log, metrics)
         for plane in planes:
             if plane.listener not in settings.listeners:

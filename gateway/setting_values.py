@@ -13,7 +13,15 @@ from typing import Annotated, Literal, cast
 import orjson
 from pydantic import BeforeValidator, SecretStr
 
-from gateway.addresses import EngineAddress, Tcp, Unix, engine_address, listener_address
+from gateway.addresses import (
+    EngineAddress,
+    LedgerAddress,
+    Tcp,
+    Unix,
+    engine_address,
+    ledger_address,
+    listener_address,
+)
 from gateway.wire.hosts import is_host
 
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h)")
@@ -102,6 +110,11 @@ def engine_urls(text: str) -> tuple[EngineAddress, ...]:
     return tuple(map(engine_address, texts(text)))
 
 
+def ledger(text: str) -> LedgerAddress | None:
+    """Read where the numbers of limits are kept; ``None`` is the memory of this process."""
+    return None if text == "memory://" else ledger_address(text)
+
+
 def https_url(text: str) -> str:
     """Read a URL that is fetched: what comes back is trusted, so nobody between may change it."""
     origin = "/".join(text.split("/", 3)[:3])
@@ -135,6 +148,7 @@ LongSecret = Annotated[SecretStr, BeforeValidator(long_secret)]
 Hosts = Annotated[tuple[str, ...], BeforeValidator(hosts)]
 File = Path
 Files = Annotated[tuple[Path, ...], BeforeValidator(files)]
+Ledger = Annotated[LedgerAddress | None, BeforeValidator(ledger)]
 HttpsUrl = Annotated[str, BeforeValidator(https_url)]
 LogLevel = Annotated[LogLevelName, BeforeValidator(log_level)]
 ListenerAddress = Annotated[Tcp | Unix, BeforeValidator(listener_address)]

@@ -34,13 +34,20 @@ class _Part(BaseModel):
 
 
 class Engine(_Part):
-    """How to reach one engine of the policies: replicas, the gateway's own key for it, and connections kept open."""
+    """How to reach one engine of the policies: replicas, the gateway's own key for it, and connections kept open.
+
+    ``in_flight``: the most requests that it gets at one time; so many more may be ``waiting``, and so long they
+    ``wait``. Without it, whatever is permitted is sent at once.
+    """
 
     urls: values.EngineUrls
     api_key: values.Secret | None = None
     pool: values.Count = 256
     keep_alive: values.SecondsOrZero = 4.0
     plain_http: values.Boolean = False
+    in_flight: values.Count | None = None
+    waiting: values.Count = 64
+    wait: values.Seconds = 5.0
 
 
 class Issuer(_Part):
@@ -87,7 +94,8 @@ class Settings(_Part):
     engines: dict[str, Engine] = {}
     issuers: dict[str, Issuer] = {}
     deadlines: Deadlines = Deadlines()
-    ledger: str = "memory://"
+    ledger: values.Ledger = None
+    ledger_password: values.Secret | None = None
     audit_log: str = "stdout"
     cache_salt_secret: values.LongSecret | None = None
     revoked_file: values.File | None = None
@@ -131,7 +139,7 @@ _SHAPE = Shape(
     single=_fields(Settings) - {name.upper() for name in _SECTIONS} - {"DEADLINES"},
     fixed={"DEADLINES": _fields(Deadlines)},
     named={name.upper(): _fields(part) if part else frozenset() for name, part in _SECTIONS.items()},
-    secrets=frozenset({"API_KEY", "CLIENT_SECRET", "CACHE_SALT_SECRET", "OPS_TOKEN"}),
+    secrets=frozenset({"API_KEY", "CLIENT_SECRET", "CACHE_SALT_SECRET", "LEDGER_PASSWORD", "OPS_TOKEN"}),
 )
 
 
@@ -157,10 +165,12 @@ def _sentence(problem: Mapping[str, object]) -> str:
 
 def _unsupported(settings: Settings) -> Iterator[str]:
     """Refuse what would leave something open if it were ignored."""
-    if settings.ledger != "memory://":
-        yield "GATEWAY_LEDGER must be memory://: this version has no other ledger."
     if settings.workers != 1:
-        yield "GATEWAY_WORKERS must be 1: with a ledger in memory, each process would grant the limits anew."
+        yield (
+            "GATEWAY_WORKERS must be 1: with a ledger in memory, each process would grant the limits anew."
+            if settings.ledger is None
+            else "GATEWAY_WORKERS must be 1: start this version once for each process, on listeners of their own."
+        )
 
 
 def _halves(settings: Settings) -> Iterator[str]:
@@ -171,6 +181,17 @@ def _halves(settings: Settings) -> Iterator[str]:
             yield f"{variable(('issuers', name, missing))} is missing: an id and a secret go together."
         if issuer.cache > LONGEST_CACHE_S:
             yield f"{variable(('issuers', name, 'cache'))} is more than 60s: so long could a revoked token be used."
+
+
+def _without_bound(settings: Settings) -> Iterator[str]:
+    """Find a waiting room before an engine that nobody has to wait for, and a password that nobody asks for."""
+    for name, engine in settings.engines.items():
+        for field in ("waiting", "wait"):
+            if field in engine.model_fields_set and engine.in_flight is None:
+                bound = variable(("engines", name, "in_flight"))
+                yield f"{variable(('engines', name, field))} has no meaning without a bound: set {bound}."
+    if settings.ledger_password is not None and settings.ledger is None:
+        yield "GATEWAY_LEDGER_PASSWORD has no server: set GATEWAY_LEDGER, such as valkey://127.0.0.1:6379."
 
 
 def _half_tls(settings: Settings) -> Iterator[str]:
@@ -188,6 +209,7 @@ def _half_tls(settings: Settings) -> Iterator[str]:
 def _contradictions(settings: Settings) -> Iterator[str]:
     """Find what is well-formed alone and wrong together."""
     yield from _halves(settings)
+    yield from _without_bound(settings)
     yield from _half_tls(settings)
     if not set(settings.listeners) - {OPS}:
         yield "No listener is configured: set one, such as GATEWAY_LISTENERS__PUBLIC=127.0.0.1:8080."

@@ -2,7 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.addresses import EngineAddress, Tcp, Unix, bracketed, engine_address, is_loopback, listener_address
+from gateway.addresses import (
+    EngineAddress,
+    LedgerAddress,
+    Tcp,
+    Unix,
+    bracketed,
+    engine_address,
+    is_loopback,
+    ledger_address,
+    listener_address,
+)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +98,32 @@ def test_a_url_with_anything_more_is_refused(text: str) -> None:
         engine_address(text)
 
 
+@pytest.mark.parametrize(
+    "text,address",
+    [
+        ("valkey://127.0.0.1", LedgerAddress(Tcp("127.0.0.1", 6379), tls=False)),
+        ("redis://cache:6380/", LedgerAddress(Tcp("cache", 6380), tls=False)),
+        ("valkeys://gateway@cache.internal/3", LedgerAddress(Tcp("cache.internal", 6379), True, 3, "gateway")),
+        ("rediss://[::1]:1/0", LedgerAddress(Tcp("::1", 1), tls=True)),
+        ("unix:/run/valkey.sock", LedgerAddress(Unix("/run/valkey.sock"), tls=False)),
+    ],
+)
+def test_a_ledger_is_a_server_of_valkey_or_redis(text: str, address: LedgerAddress) -> None:
+    assert ledger_address(text) == address
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "memory://", "valkey:", "valkey://", "http://cache", "valkey://cache?db=1", "valkey://cache/x", "valkey://-:1",
+     "valkey://cache/0/1", "valkey://a@b@c", "valkey://:secret@cache", "valkey://name:secret@cache",
+     "unix:valkey.sock"],
+)  # fmt: skip
+def test_what_is_no_ledger_is_refused_without_repeating_a_password(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^must ") as refused:
+        ledger_address(text)
+    assert "secret" not in str(refused.value)
+
+
 def test_plain_http_beyond_loopback_is_known_as_such() -> None:
     assert engine_address("http://10.0.0.1:8000").plain_beyond_loopback
     assert engine_address("http://engine:8000").plain_beyond_loopback
@@ -113,5 +149,10 @@ def test_addresses_are_written_as_people_write_them() -> None:
         "https://e:443",
         "http://[::1]:1",
         "unix:/a",
+    ]
+    assert [str(ledger_address(text)) for text in ("rediss://e", "redis://x@[::1]:1/2", "unix:/a")] == [
+        "valkeys://e:6379/0",
+        "valkey://[::1]:1/2",
+        "unix:/a/0",
     ]
     assert bracketed("::1") == "[::1]"

@@ -16,6 +16,7 @@ from gateway.policy.compile import compile_plane
 from gateway.wire.hosts import HostRule
 from tests.adapters.relaying import playing, whole
 from tests.adapters.wiring import serving
+from tests.simulators.resp_server import resp_server
 from tests.small_house import INSIDE, POLICY, chat, settings_of
 
 if TYPE_CHECKING:
@@ -261,3 +262,22 @@ async def test_connections_to_engines_are_closed_at_the_end(tmp_path: Path, log:
         assert gateway.clients["main"].pool.idle == 0
         await asyncio.sleep(0.05)
         assert engine.open == 0
+
+
+async def test_with_a_shared_ledger_its_server_is_asked_and_its_absence_is_told(tmp_path: Path, log: AuditLog) -> None:
+    async with resp_server() as server:
+        server.answers = [b"+PONG\r\n"]
+        more = {"LEDGER": str(server.address), "LEDGER_PASSWORD": "a-password"}
+        gateway = Gateway(settings_of(tmp_path, **more), [PUBLIC_PLANE], log, Metrics())
+        async with gateway.running():
+            assert "the ledger does not answer" not in (await gateway.readiness(draining=False)).problems
+            server.answers = [b"-LOADING\r\n"]
+            report = await gateway.readiness(draining=True)
+    assert (report.ready, report.problems) == (False, ("draining", "the ledger does not answer"))
+    assert [b"AUTH", b"a-password"] in server.signed_in
+
+
+async def test_an_engine_with_a_bound_has_a_queue_and_others_have_none(tmp_path: Path, log: AuditLog) -> None:
+    settings = settings_of(tmp_path, ENGINES__MAIN__IN_FLIGHT="3", ENGINES__OTHER__URLS="http://127.0.0.1:9")
+    gateway = Gateway(settings, [PUBLIC_PLANE], log, Metrics())
+    assert set(gateway._dispatcher._queues) == {"main"}

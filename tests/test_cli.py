@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import re
@@ -262,3 +263,38 @@ def test_token_prints_a_token_for_the_next_command(
         assert capsys.readouterr().err == "The issuer gave no token: invalid_client.\n"
     given(monkeypatch, "s")
     assert main(["token", "--token-url", f"{issuer.origin}/token", "--client-id", "app"]) == MISUSED
+
+
+RECORD = b'{"time":"2026-12-01T10:00:00Z","plane":"p","client":"acme","model":"m","usage":{"prompt":3,"completion":4}}'
+
+
+def test_usage_adds_up_the_logs_that_are_named(tmp_path: Path, capsys: Said) -> None:
+    plain, packed = tmp_path / "audit.jsonl", tmp_path / "audit.jsonl.1.gz"
+    plain.write_bytes(RECORD + b"\n")
+    packed.write_bytes(gzip.compress(RECORD + b"\n" + RECORD))
+    assert main(["usage", "--json", str(plain), str(packed)]) == HOLDS
+    assert orjson.loads(capsys.readouterr().out)["usage"][0]["completion"] == 12
+    assert main(["usage", "--since", "2026-12-02", str(plain)]) == HOLDS
+    assert "acme" not in capsys.readouterr().out
+
+
+def test_usage_reads_the_log_of_the_settings_or_standard_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    plain = tmp_path / "audit.jsonl"
+    plain.write_bytes(RECORD + b"\n{")
+    monkeypatch.setenv("GATEWAY_AUDIT_LOG", str(plain))
+    assert main(["usage"]) == FOUND
+    assert "acme" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(RECORD)))
+    assert main(["usage", "-"]) == HOLDS
+    assert "acme" in capsys.readouterr().out
+
+
+def test_usage_without_a_log_says_what_to_do(capsys: Said) -> None:
+    assert main(["usage"]) == MISUSED
+    assert capsys.readouterr().err == "Name an audit log, or set GATEWAY_AUDIT_LOG to its path.\n"
+    assert main(["usage", "/nowhere/audit.jsonl"]) == MISUSED
+    assert "cannot be read" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["usage", "--since", "yesterday"])

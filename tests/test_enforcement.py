@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gateway.adapters.ledger_memory import MemoryLedger
 from gateway.audit import Outcome, Verdict
 from gateway.dialects.call import Usage
 from gateway.dialects.openai_models import ServedModel
@@ -20,6 +21,8 @@ from gateway.identity.dpop import Proofs
 from gateway.identity.issuer import AccessTokenIssuer, CloudflareAccess
 from gateway.identity.principal import Principal
 from gateway.identity.refusal import invalid
+from gateway.limits.ledger import Quota, Refused
+from gateway.limits.limit import Limit
 from gateway.policy.cache_salt import CacheSalts
 from gateway.policy.model import Deadlines, Endpoint, ParameterRules
 from gateway.ports import Delivery, Ending, EngineAnswer, Ports, UpstreamRequest
@@ -30,10 +33,11 @@ from tests.simulators.prover import Prover
 from tests.simulators.signing import compact, signing_input
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 
     from gateway.audit import AuditRecord
     from gateway.identity.credential import Credential
+    from gateway.limits.ledger import Holder, Lease
     from gateway.policy.model import Plane
 
 ID = "0123456789abcdef" * 2
@@ -126,10 +130,14 @@ class Dispatch:
 
     def __init__(self, ending: Delivery | BaseException) -> None:
         self.ending = ending
+        self.usage: Usage | None = Usage(5, 7)
+        self.produced = 0
         self.requests: list[UpstreamRequest] = []
 
     async def forward(self, request: UpstreamRequest, inbound: Door) -> Delivery:
         self.requests.append(request)
+        request.meter.usage = self.usage
+        request.meter.events((ROLE + DELTA * self.produced) if self.produced else b"")
         if isinstance(self.ending, BaseException):
             raise self.ending
         if self.ending.ending is Ending.DELIVERED:
@@ -152,6 +160,27 @@ class Engines:
         if isinstance(self._served, Unavailable):
             raise self._served
         return self._served
+
+
+class Full(MemoryLedger):
+    """A ledger in which some limits are reached, or which cannot be asked."""
+
+    def __init__(self, time_us: Callable[[], int], over: Reason | None = None, *, tokens: bool = False) -> None:
+        super().__init__(time_us, time_us)
+        self.over = over
+        self.tokens = tokens
+
+    async def enter(self, holder: Holder, limit: Limit) -> Lease | Refused:
+        if self.over is Reason.LEDGER_UNAVAILABLE:
+            raise Unavailable(self.over, "no answer")
+        if self.over is not None:
+            return Refused(self.over, 1, Quota(60, 0, 1))
+        return await super().enter(holder, limit)
+
+    async def reserve(self, lease: Lease, tokens: int) -> Refused | None:
+        if self.tokens:
+            return Refused(Reason.OVER_TOKENS, 1, lease.requests, Quota(1, 0, 1))
+        return await super().reserve(lease, tokens)
 
 
 class Kept:
@@ -202,7 +231,9 @@ class Ticking:
         return "2027-01-15"
 
 
-DELIVERED = Delivery(Ending.DELIVERED, engine_status=200, usage=Usage(5, 7), first_byte_s=0.25)
+ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
+DELTA = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
+DELIVERED = Delivery(Ending.DELIVERED, engine_status=200, first_byte_s=0.25)
 SERVED = {"local": ServedModel(17, 8192), "bge-m3": ServedModel(18)}
 
 
@@ -218,10 +249,14 @@ class House:
         ending: Delivery | BaseException = DELIVERED,
         served: Mapping[str, ServedModel] | Unavailable = SERVED,
         ready: bool = True,
+        over: Reason | None = None,
+        tokens: bool = False,
     ) -> None:
         self.gatehouse = Gatehouse(principals or {"acme": principal()}, remembers=remembers)
         self.dispatch = Dispatch(ending)
         self.engines = Engines(served)
+        self.ledger = Full(lambda: self.time_us, over, tokens=tokens)
+        self.time_us = 0
         self.journal = Records(ready=ready)
         self.bugs: list[tuple[str, BaseException]] = []
         self.spools: list[Kept] = []
@@ -229,6 +264,7 @@ class House:
             self.gatehouse,
             self.dispatch,
             self.engines,
+            self.ledger,
             self.journal,
             Ticking(),
             Proofs(b"secret"),
@@ -352,6 +388,9 @@ FAULTS: list[tuple[Reason, dict[str, Any]]] = [
     (Reason.ADDRESS_NOT_ACCEPTED, {"networks": (ip_network("10.0.0.0/8"),)}),
     (Reason.ENDPOINT_NOT_GRANTED, {"may": frozenset({"models"})}),
     (Reason.SCOPE_MISSING, {"path": b"/v1/scoped"}),
+    (Reason.LEDGER_UNAVAILABLE, {"over": Reason.LEDGER_UNAVAILABLE}),
+    (Reason.OVER_RATE, {"over": Reason.OVER_RATE}),
+    (Reason.OVER_CONCURRENCY, {"over": Reason.OVER_CONCURRENCY}),
     (Reason.MEDIA_TYPE_NOT_ACCEPTED, {"content-type": "text/plain"}),
     (Reason.BODY_TOO_LARGE, {"content-length": "99999999"}),
     (Reason.MEDIA_TYPE_NOT_ACCEPTED, {"content-encoding": "gzip"}),
@@ -359,6 +398,7 @@ FAULTS: list[tuple[Reason, dict[str, Any]]] = [
     (Reason.BODY_MALFORMED, {"body": b"{"}),
     (Reason.PARAMETER_NOT_ACCEPTED, {"body": {**HI, "best_of": 2}}),
     (Reason.MODEL_NOT_PERMITTED, {"body": {**HI, "model": "other"}}),
+    (Reason.OVER_TOKENS, {"tokens": True}),
     (Reason.ENGINE_UNAVAILABLE, {"ending": Unavailable(Reason.ENGINE_UNAVAILABLE, "connection refused")}),
 ]
 PAIRS = [
@@ -379,12 +419,15 @@ async def faulty(*faults: int) -> tuple[House, Door]:
         suspended=take("suspended", False),
         networks=take("networks", ()),
         may=take("may", frozenset({"chat", "models", "scoped"})),
+        limit=Limit("limited", 60, 8, 10_000),
     )
     house = House(
         plane(clients=[acme, client("other")], endpoints=[SCOPED]),
         principals={"acme": take("who", principal())},
         ready=take("ready", True),
         ending=take("ending", DELIVERED),
+        over=take("over", None),
+        tokens=take("tokens", False),
     )
     target = take("path", b"/v1/chat/completions") + take("query", b"")
     refusal = take("refusal", None)
@@ -438,7 +481,7 @@ async def test_without_records_nobody_is_even_asked_who_calls() -> None:
 async def test_the_body_is_not_read_before_everything_else_is_in_order() -> None:
     for fault, (reason, changes) in enumerate(FAULTS):
         _, door = await faulty(fault)
-        read = "body" in changes or "ending" in changes
+        read = bool(changes.keys() & {"body", "tokens", "ending"})
         assert bool(door.limits) == read, reason
 
 
@@ -556,6 +599,11 @@ async def test_the_engine_gets_what_was_judged_and_never_what_was_sent() -> None
     assert dict(line[:-2].split(b": ") for line in request.lines) == {
         **{name.encode(): value.encode() for name, value in ALWAYS.items()},
         b"x-gateway-changes": b"drop user, lower max_tokens",
+        b"x-ratelimit-limit-requests": b"60",
+        b"x-ratelimit-remaining-requests": b"59",
+        b"x-ratelimit-reset-requests": b"1m0s",
+        b"ratelimit-policy": b'"requests";q=60;w=60',
+        b"ratelimit": b'"requests";r=59;t=60',
     }
     assert (record.verdict, record.reason, record.outcome, record.status) == (Verdict.PERMIT, None, Outcome.OK, 200)
     assert (record.endpoint, record.client, record.credential) == ("chat", "acme", "api_key")

@@ -176,7 +176,7 @@ async def test_a_gateway_serves_until_it_is_told_to_stop_and_ends_with_status_0(
 
 async def test_what_a_policy_states_in_vain_is_said_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "inside.yaml").write_text(INSIDE, "utf-8")
-    (tmp_path / "demo.yaml").write_text(POLICY, "utf-8")
+    (tmp_path / "demo.yaml").write_text(f"{POLICY}\ncors: {{origins: ['https://a.example.com']}}\n", "utf-8")
     async with running(tmp_path) as gateway:
         closed = await gateway.said("plane stays closed: its listener has no address")
         assert (closed["plane"], closed["listener"]) == ("inside", "inside")

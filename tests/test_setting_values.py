@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gateway import setting_values as values
+from gateway.addresses import LedgerAddress, Unix
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +30,8 @@ ACCEPTED = [
     (values.https_url, "https://issuer.example/jwks?v=1", "https://issuer.example/jwks?v=1"),
     (values.https_url, "http://127.0.0.1:9000/jwks", "http://127.0.0.1:9000/jwks"),
     (values.log_level, "INFO", "info"),
+    (values.ledger, "memory://", None),
+    (values.ledger, "unix:/run/valkey.sock", LedgerAddress(Unix("/run/valkey.sock"), tls=False)),
 ]
 
 REFUSED = [
@@ -55,6 +58,7 @@ REFUSED = [
         )
     ],
     *[(values.log_level, text) for text in ("trace", "warn", "10")],
+    *[(values.ledger, text) for text in ("memory", "memory://x", "valkey://a:b@c")],
 ]
 
 

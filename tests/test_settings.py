@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from gateway.addresses import Tcp, Unix
+from gateway.addresses import LedgerAddress, Tcp, Unix
 from gateway.settings import Settings, SettingsError, load_settings
 from gateway.wire.hosts import HostRule
 
@@ -27,7 +27,7 @@ def test_the_least_that_must_be_set_is_a_listener() -> None:
     assert settings.listeners == {"public": Tcp("127.0.0.1", 8080)}
     assert settings.policies == (Path("policies"),)
     assert settings.audit_log == "stdout"
-    assert settings.ledger == "memory://"
+    assert settings.ledger is None
     assert settings.log_level == "info"
     assert settings.workers == 1
     assert settings.ops_token is None
@@ -115,7 +115,6 @@ def test_an_error_names_the_variable_and_the_form(name: str, value: str, sentenc
 @pytest.mark.parametrize(
     "name,value",
     [
-        ("LEDGER", "valkey://127.0.0.1"),
         ("WORKERS", "2"),
     ],
 )
@@ -123,6 +122,25 @@ def test_what_would_leave_something_open_if_it_were_ignored_is_refused(name: str
     (problem,) = _problems(**{name: value})
     assert problem.startswith("GATEWAY_")
     assert "this version" in problem or "in memory" in problem
+
+
+def test_a_ledger_that_gateways_share_has_its_password_beside_its_url() -> None:
+    settings = load_settings(_environ(LEDGER="valkeys://gateway@cache.internal/2", LEDGER_PASSWORD="a-password"))
+    assert settings.ledger == LedgerAddress(Tcp("cache.internal", 6379), tls=True, database=2, name="gateway")
+    assert settings.ledger_password is not None
+    assert settings.ledger_password.get_secret_value() == "a-password"
+    assert "a-password" not in repr(settings)
+    (problem,) = _problems(LEDGER="valkey://:a-password@127.0.0.1")
+    assert problem.startswith("GATEWAY_LEDGER must hold no password: that is GATEWAY_LEDGER_PASSWORD")
+    (problem,) = _problems(LEDGER_PASSWORD="a-password")
+    assert problem.startswith("GATEWAY_LEDGER_PASSWORD has no server: set GATEWAY_LEDGER")
+
+
+def test_more_than_one_worker_is_refused_for_the_reason_that_holds() -> None:
+    (problem,) = _problems(WORKERS="2")
+    assert problem.endswith("each process would grant the limits anew.")
+    (problem,) = _problems(WORKERS="2", LEDGER="unix:/run/valkey.sock")
+    assert problem.endswith("start this version once for each process, on listeners of their own.")
 
 
 def test_the_secret_of_the_salts_is_long_and_never_shown(tmp_path: Path) -> None:
@@ -243,3 +261,15 @@ def test_each_listener_has_its_rule_for_hosts() -> None:
     assert settings.host_rule("ops").check(b"10.0.0.1:9090")
     assert settings.host_rule("inside") == HostRule.of_tcp(80, ["inside.example"], loopback=False)
     assert isinstance(settings, Settings)
+
+
+def test_a_line_before_an_engine_needs_a_bound_on_the_engine() -> None:
+    engine = {"ENGINES__MAIN__URLS": "http://127.0.0.1:8000"}
+    bounded = load_settings(_environ(**engine, ENGINES__MAIN__IN_FLIGHT="8", ENGINES__MAIN__WAIT="500ms"))
+    assert (bounded.engines["main"].in_flight, bounded.engines["main"].wait) == (8, 0.5)
+    assert load_settings(_environ(**engine)).engines["main"].in_flight is None
+    for field, value in (("WAITING", "4"), ("WAIT", "1s")):
+        (problem,) = _problems(**engine, **{f"ENGINES__MAIN__{field}": value})
+        assert problem == (
+            f"GATEWAY_ENGINES__MAIN__{field} has no meaning without a bound: set GATEWAY_ENGINES__MAIN__IN_FLIGHT."
+        )

@@ -304,9 +304,15 @@ class EdgeProtocol(HttpToolsProtocol):
                 self.close_within(self.timeout_keep_alive)
             return
         self.flow.resume_reading()
-        self._go_on()
-        if self._active is None:
-            self._silence.within(self.timeout_keep_alive)
+        # In the next turn: behind the task of the answered request, which frees what the next one may need.
+        self.loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        """Go on with what waits, or wait for what comes."""
+        if self._active is None and not self.transport.is_closing():
+            self._go_on()
+            if self._active is None:
+                self._silence.within(self.timeout_keep_alive)
 
     def _too_silent(self) -> None:
         """Close a connection on which nothing was asked, or no answer taken, for long."""

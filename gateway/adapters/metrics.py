@@ -46,13 +46,24 @@ class _Histogram:
 
 
 class Metrics(Collector):
-    """The counts of one process. ``key_set_ages`` gives seconds since the last good fetch, by caller."""
+    """The counts of one process.
 
-    def __init__(self, key_set_ages: Callable[[], Mapping[str, float]] = dict) -> None:
+    ``key_set_ages`` gives seconds since the last good fetch, by caller; ``open_requests`` those that hold a place, by
+    plane and client.
+    """
+
+    def __init__(
+        self,
+        key_set_ages: Callable[[], Mapping[str, float]] = dict,
+        open_requests: Callable[[], Mapping[tuple[str, str], int]] = dict,
+    ) -> None:
         self._key_set_ages = key_set_ages
+        self._open_requests = open_requests
         self._decisions: Counter[tuple[str, ...]] = Counter()
         self._engine_requests: Counter[tuple[str, int | None]] = Counter()
         self._streams: Counter[tuple[str, ...]] = Counter()
+        self._waiting: Counter[str] = Counter()
+        self._tokens: Counter[tuple[str, ...]] = Counter()
         self._parser_refused = 0
         self._handshakes_failed: Counter[str] = Counter()
         self._phases = {phase: _Histogram() for phase in ("head", "judge", "first_byte", "total")}
@@ -74,6 +85,13 @@ class Metrics(Collector):
         ] += 1
         if record.engine is not None:
             self._engine_requests[record.engine, record.engine_status] += 1
+        usage = record.usage
+        if usage is not None:
+            tokens = self._tokens
+            whose = (record.plane, record.client or _NONE, record.model or _NONE)
+            tokens[(*whose, "prompt")] += usage.prompt or 0
+            tokens[(*whose, "completion")] += usage.completion or 0
+            tokens[(*whose, "reasoning")] += usage.reasoning or 0
         self._times.append((record.head_ms, record.judge_ms, record.first_byte_ms, record.total_ms))
         if len(self._times) >= _TOGETHER:
             self._sort_in()
@@ -93,6 +111,14 @@ class Metrics(Collector):
     def stream_closed(self, plane: str, engine: str) -> None:
         """Count one that has ended, in whatever way."""
         self._streams[plane, engine] -= 1
+
+    def began_to_wait(self, engine: str) -> None:
+        """Count a request that waits for an engine."""
+        self._waiting[engine] += 1
+
+    def waits_no_longer(self, engine: str) -> None:
+        """Count one that got its turn, gave up, or was sent away."""
+        self._waiting[engine] -= 1
 
     def parser_refused(self) -> None:
         """Count bytes that were no HTTP request."""
@@ -126,6 +152,21 @@ class Metrics(Collector):
             decisions.add_metric(labels, count)
         for labels, count in self._streams.items():
             streams.add_metric(labels, count)
+        waiting = GaugeMetricFamily("gateway_requests_waiting", "Requests that wait for an engine.", labels=["engine"])
+        for engine, count in self._waiting.items():
+            waiting.add_metric([engine], count)
+        tokens = CounterMetricFamily(
+            "gateway_tokens",
+            "Tokens as counted; those of reasoning are among those of completion.",
+            labels=["plane", "client", "model", "kind"],
+        )
+        for labels, count in self._tokens.items():
+            tokens.add_metric(labels, count)
+        places = GaugeMetricFamily(
+            "gateway_requests_open", "Requests that hold a place of their client's.", labels=["plane", "client"]
+        )
+        for labels, count in self._open_requests().items():
+            places.add_metric(labels, count)
         for (engine, status), count in self._engine_requests.items():
             requests.add_metric([engine, str(status or _NONE)], count)
         for caller, age_s in self._key_set_ages().items():
@@ -143,4 +184,5 @@ class Metrics(Collector):
         )
         for listener, count in self._handshakes_failed.items():
             handshakes.add_metric([listener], count)
-        return iter((decisions, phases, streams, requests, refused, handshakes, ages, build))
+        families = (decisions, phases, streams, places, waiting, requests, tokens, refused, handshakes, ages, build)
+        return iter(families)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from gateway.adapters.engine_client import EngineClient
     from gateway.adapters.engine_pool import EngineConnection
     from gateway.adapters.metrics import Metrics
-    from gateway.dialects.call import Usage
     from gateway.ports import UpstreamRequest
 
 COLLECTED_AT_MOST = 64 * 1024
@@ -45,7 +44,7 @@ class Exchange:
 
     __slots__ = (
         "_begun", "_client", "_collected", "_connection", "_downstream", "_events", "_first_byte_at", "_front", "_last",
-        "_loop", "_paused", "_reader", "_request", "_silence_s", "_size", "_spoke", "_tail", "_usage",
+        "_loop", "_meter", "_paused", "_reader", "_request", "_silence_s", "_size", "_spoke", "_tail",
         "_write", "done",
     )  # fmt: skip
 
@@ -68,7 +67,7 @@ class Exchange:
         self._begun = self._last = self._spoke = self._loop.time()
         self._write = downstream.write
         self._first_byte_at: float | None = None
-        self._usage: Usage | None = None
+        self._meter = request.meter
         self.done: asyncio.Future[Delivery | None] = self._loop.create_future()
 
     def begin(self, connection: EngineConnection) -> None:
@@ -141,14 +140,8 @@ class Exchange:
         if body:
             self._tail = body
             self._spoke = self._last
-            self._count(body)
+            body = self._meter.events(body)
         return body
-
-    def _count(self, data: bytes) -> None:
-        """Take note of a count of tokens; a later one adds to it: Anthropic's streams have it in two parts."""
-        usage = self._request.dialect.usage(data)
-        if usage is not None:
-            self._usage = usage.after(self._usage)
 
     def _start(self, reader: ResponseReader, body: bytes) -> None:
         """Write the head at once, with what is there of the body."""
@@ -186,11 +179,14 @@ class Exchange:
             self._end(Ending.ANSWERED)
             return
         dialect = self._request.dialect
-        rest = self._events.flush() if self._events is not None else b""
-        if rest:
-            self._write(rest)
-        self._count(rest or self._tail)
-        self._usage = self._usage or dialect.usage(self._front)
+        rest = b""
+        if self._events is None:
+            self._meter.body(self._front)
+            self._meter.body(self._tail)
+        elif rest := self._events.flush():
+            shown = self._meter.events(rest)
+            if shown:
+                self._write(shown)
         self._downstream.exchange = None
         self._downstream.finish()
         whole = self._events is None or dialect.ends(rest or self._tail)
@@ -258,7 +254,7 @@ class Exchange:
             answer = EngineAnswer(reader.status, b"".join(self._collected or ()), retry_after)
         first_byte_s = None if self._first_byte_at is None else self._first_byte_at - self._begun
         reader.close()
-        self.done.set_result(Delivery(ending, reason, detail, reader.status or None, answer, self._usage, first_byte_s))
+        self.done.set_result(Delivery(ending, reason, detail, reader.status or None, answer, first_byte_s))
 
     # Time
 
@@ -338,7 +334,7 @@ class Relay:
                 connection = await client.pool.connect()
             if inbound.disconnected:
                 client.pool.give_back(connection)
-                return Delivery(Ending.CLIENT_LEFT)
+                return Delivery(Ending.CLIENT_LEFT, sent=False)
             exchange = Exchange(request, inbound, client, self._silence_s)
             exchange.begin(connection)
             try:

@@ -42,6 +42,9 @@ class AnthropicMessages:
 
     name: str = "anthropic-messages"
     upstream: tuple[str, str] | None = ("POST", "/v1/messages")
+    tells_usage: str | None = None
+    delta: bytes = b'"type":"content_block_delta"'
+    lead: int = 0
 
     def read(self, body: bytes) -> Call:
         """Parse one strict JSON object. Raises ``Malformed(BODY_MALFORMED)``."""
@@ -54,6 +57,10 @@ class AnthropicMessages:
     def usage(self, data: bytes) -> Usage | None:
         """Find the engine's count in a whole body or some events."""
         return anthropic_answers.usage(data)
+
+    def without_usage(self, events: bytes) -> bytes:
+        """Leave out nothing: the count comes with the reason why a message ended."""
+        return events
 
     def ends(self, events: bytes) -> bool:
         """Tell whether the event that ends a message is the last one."""

@@ -24,11 +24,15 @@ class Call:
 
 @dataclass(slots=True)
 class Usage:
-    """Tokens as the engine counted them; ``None`` where it did not say."""
+    """Tokens as the engine counted them; ``None`` where it did not say.
+
+    ``estimated``: the engine gave no whole count, so the gateway took what it saw.
+    """
 
     prompt: int | None = None
     completion: int | None = None
     reasoning: int | None = None
+    estimated: bool = False
 
     def after(self, earlier: Usage | None) -> Usage:
         """Give this count with what it does not say taken from an earlier one of the same answer."""
@@ -56,11 +60,17 @@ class Dialect(Protocol):
     """What one API's bodies mean and how its answers look.
 
     ``upstream`` is the engine's request line as constants (method, path); ``None`` where the gateway answers by
-    itself.
+    itself. ``tells_usage``: the field (dotted) that has to be true in the body of a stream for the engine to tell its
+    count; ``None`` where it tells unasked. ``delta``: what stands once in each event that bears a token of the answer,
+    and in the first ``lead`` events of a stream, which bear none: so is counted what was seen of a stream that breaks
+    off.
     """
 
     name: str
     upstream: tuple[str, str] | None
+    tells_usage: str | None
+    delta: bytes
+    lead: int
 
     def read(self, body: bytes) -> Call:
         """Parse a body. Raises ``Malformed(BODY_MALFORMED)``."""
@@ -70,6 +80,9 @@ class Dialect(Protocol):
 
     def usage(self, data: bytes) -> Usage | None:
         """Find the engine's count in a piece of an answer (a whole body, or some events); ``None`` without one."""
+
+    def without_usage(self, events: bytes) -> bytes:
+        """Give these events without the one that holds nothing but the engine's count."""
 
     def ends(self, events: bytes) -> bool:
         """Tell whether these are the last events of a stream that was not cut short."""

@@ -30,6 +30,21 @@ def changed(fields: dict[str, Any], changes: Iterable[Replacement]) -> dict[str,
     return body
 
 
+def value_after(fields: dict[str, Any], changes: Sequence[Replacement], name: str) -> Any:  # noqa: ANN401
+    """Give the value that a field, or a member of one, has once the changes are made; ``None`` without one."""
+    parent, dot, member = name.partition(".")
+    value = fields.get(parent)
+    for change in reversed(changes):
+        if change.field == name:
+            return change.value
+        if change.field == parent:
+            value = change.value
+            break
+    if dot:
+        return value.get(member) if type(value) is dict else None
+    return value
+
+
 def _with(container: Any, path: Sequence[str], value: Any) -> dict[str, Any]:  # noqa: ANN401
     """Set one member, in an object that takes the place of whatever else stood there."""
     copy = dict(container) if type(container) is dict else {}

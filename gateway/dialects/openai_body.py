@@ -25,6 +25,9 @@ class OpenAIBody:
 
     name: str
     upstream: tuple[str, str] | None
+    tells_usage: str | None = None
+    delta: bytes = b"\n\n"  # each event, where an API does not tell more plainly
+    lead: int = 0
 
     def read(self, body: bytes) -> Call:
         """Parse one strict JSON object. Raises ``Malformed(BODY_MALFORMED)``."""
@@ -37,6 +40,10 @@ class OpenAIBody:
     # Called for every piece of an answer, so without a call in between.
     usage = staticmethod(openai_answers.usage)
     engine_message = staticmethod(openai_answers.engine_message)
+
+    def without_usage(self, events: bytes) -> bytes:
+        """Leave out nothing, where an API's count comes with something else."""
+        return events
 
     def ends(self, events: bytes) -> bool:
         """Tell whether the event that ends OpenAI's streams is the last one."""

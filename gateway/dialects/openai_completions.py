@@ -8,6 +8,7 @@ from __future__ import annotations
 from gateway.dialects.fields import load
 from gateway.dialects.openai_body import OpenAIBody
 from gateway.dialects.thinking_controls import ThinkingControls
+from gateway.dialects.usage_event import without_usage
 
 COMPLETIONS = load("openai_completions")
 COMPLETIONS_CONTROLS = ThinkingControls(budget="thinking_token_budget")
@@ -18,3 +19,6 @@ class OpenAICompletions(OpenAIBody):
 
     name: str = "openai-completions"
     upstream: tuple[str, str] | None = ("POST", "/v1/completions")
+    tells_usage: str | None = "stream_options.include_usage"
+    delta: bytes = b'"text":"'
+    without_usage = staticmethod(without_usage)

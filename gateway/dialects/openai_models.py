@@ -71,6 +71,9 @@ class OpenAIModels:
     """The list (``openai-models``) or one entry (``openai-model``); see ``call.Dialect``."""
 
     upstream: tuple[str, str] | None = None
+    tells_usage: str | None = None
+    delta: bytes = b"\n\n"
+    lead: int = 0
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -87,6 +90,10 @@ class OpenAIModels:
 
     def usage(self, data: bytes) -> None:
         """Count nothing."""
+
+    def without_usage(self, events: bytes) -> bytes:
+        """Leave out nothing."""
+        return events
 
     def ends(self, _events: bytes) -> bool:
         """Stream nothing."""

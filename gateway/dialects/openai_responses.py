@@ -38,6 +38,7 @@ class OpenAIResponses(OpenAIBody):
 
     name: str = "openai-responses"
     upstream: tuple[str, str] | None = ("POST", "/v1/responses")
+    delta: bytes = b'.delta"'  # the end of the types of all events that bear a piece of the answer
 
     def usage(self, data: bytes) -> Usage | None:  # type: ignore[override]  # the others share a plain function
         """Find the count in a body, or in the last event: the first ones repeat what the caller wrote."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hmac
 from base64 import urlsafe_b64encode
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from gateway.dialects.fields import Treatment
-from gateway.policy.decision import Change, Permit
+from gateway.policy.decision import Change
 
 if TYPE_CHECKING:
     from gateway.dialects.registry import Facts
+    from gateway.policy.decision import Permit
 
 FIELD: Final = "cache_salt"
 SHORTEST_SECRET: Final = 32
@@ -63,4 +65,4 @@ def isolated(permit: Permit, facts: Facts, salt: str) -> Permit:
     """Set the salt in what was permitted, whatever the caller sent; a dialect without a salt is left as it is."""
     if not is_salted(facts):
         return permit
-    return Permit((*permit.changes, Change("set", FIELD, salt)), permit.model, permit.stream)
+    return replace(permit, changes=(*permit.changes, Change("set", FIELD, salt)))

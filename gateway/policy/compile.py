@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from gateway.dialects.registry import FACTS
 from gateway.identity.issuer import ApiKeys
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from gateway.policy.document import Document
     from gateway.policy.model import Model, ParameterRules
     from gateway.policy.source import Path, Problem, Tree
-
-_COUNTED: Final = ("requests_per_minute", "concurrent_requests", "tokens_per_minute", "tokens_per_day")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,5 +210,3 @@ def _not_enforced(document: Document) -> Iterator[str]:
             yield f"endpoints.{name}"
     if document.cors is not None and document.cors.origins:
         yield "cors.origins"
-    for name, limit in document.limits.items():
-        yield from (f"limits.{name}.{key}" for key in _COUNTED if getattr(limit, key) is not None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.dialects.registry import FACTS
 from gateway.identity.issuer import AccessTokenIssuer, ApiKeys, IntrospectionIssuer
-from gateway.limits.limit import Limit
+from gateway.limits.limit import NORMAL, Limit
 from gateway.policy import compile_narrowing
 from gateway.policy.days import is_day
 from gateway.policy.document_clients import GroupKeys
@@ -38,7 +38,12 @@ def limits(document: Document, complaints: Complaints) -> dict[str, Limit]:
     resolved = {}
     for name, keys in document.limits.items():
         resolved[name] = Limit(
-            name, keys.requests_per_minute, keys.concurrent_requests, keys.tokens_per_minute, keys.tokens_per_day
+            name,
+            keys.requests_per_minute,
+            keys.concurrent_requests,
+            keys.tokens_per_minute,
+            keys.tokens_per_day,
+            keys.priority or NORMAL,
         )
         holders = [client for client in document.clients.values() if client.limits == name]
         asked = {endpoint for client in holders for endpoint in client.may} if holders else set(document.endpoints)

@@ -56,13 +56,15 @@ def admit(plane: Plane, endpoint: Endpoint, principal: Principal, address: str |
     if isinstance(client, Deny):
         return client
     if client.suspended:
-        return Deny(Reason.CLIENT_SUSPENDED, record=f"client {client.name}")
+        return Deny(Reason.CLIENT_SUSPENDED, record=f"client {client.name}", client=client)
     if client.networks and not _within(address, client.networks):
-        return Deny(Reason.ADDRESS_NOT_ACCEPTED, record=f"client {client.name}")
+        return Deny(Reason.ADDRESS_NOT_ACCEPTED, record=f"client {client.name}", client=client)
     if endpoint.name not in client.may:
-        return Deny(Reason.ENDPOINT_NOT_GRANTED, record=f"client {client.name}")
+        return Deny(Reason.ENDPOINT_NOT_GRANTED, record=f"client {client.name}", client=client)
     if not endpoint.needs <= principal.scopes:
-        return Deny(Reason.SCOPE_MISSING, " ".join(sorted(endpoint.needs)), record=f"client {client.name}")
+        return Deny(
+            Reason.SCOPE_MISSING, " ".join(sorted(endpoint.needs)), record=f"client {client.name}", client=client
+        )
     return Grant(client, endpoint, principal)
 
 

@@ -23,12 +23,14 @@ class Deny:
 
     ``detail`` and ``param`` are safe to show (see ``Malformed``); ``record`` is for the audit record alone. For a wrong
     method, ``detail`` is the value of ``Allow`` (RFC 9110 §10.2.1), for a missing scope the scopes that are needed.
+    ``client``: whose request it is, where that is known: it counts against its limits.
     """
 
     reason: Reason
     detail: str = ""
     param: str | None = None
     record: str = ""
+    client: Client | None = dataclasses.field(default=None, repr=False, compare=False)
 
 
 @dataclass(slots=True)
@@ -63,8 +65,10 @@ class Permit:
     """The court let the call through.
 
     ``model`` is the resolved model; ``None`` for dialects without one. ``stream``: an event stream is asked for.
+    ``most_tokens`` is the most that all answers together can have; 0 where no text is generated.
     """
 
     changes: tuple[Change, ...] = ()
     model: Model | None = None
     stream: bool = False
+    most_tokens: int = 0

@@ -106,6 +106,10 @@ class CountedKeys(Said):
     tokens_per_day: Annotated[
         Positive | None, Field(description="Prompt and completion tokens together in a UTC day.")
     ] = None
+    priority: Annotated[
+        Literal["high", "normal", "low"] | None,
+        Field(description="Who goes first when requests wait for a busy engine; when absent normal."),
+    ] = None
 
 
 class PermitKeys(Closed):

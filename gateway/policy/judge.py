@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from gateway.policy.rules import Rules
 
 
+_ANSWERS = ("n", "best_of")
+
+
 def judge(plane: Plane, grant: Grant, call: Call) -> Permit | Deny:
     """Judge one call; for a dialect without a body, whether its path names a model of the client's."""
     try:
@@ -67,7 +70,17 @@ def _judge_body(plane: Plane, rules: Rules, grant: Grant, fields: dict[str, Any]
     for name, _ in rules.unmet(draft.body):
         draft.drop(name)
     draft.tidy(rules.closed)
-    return Permit(tuple(draft.changes), model, draft.body.get("stream") is True)
+    body = draft.body
+    most_tokens = _most_tokens(body, rules.tokens, model)
+    return Permit(tuple(draft.changes), model, body.get("stream") is True, most_tokens)
+
+
+def _most_tokens(body: dict[str, Any], names: tuple[str, ...], model: Model) -> int:
+    """Give the most tokens that the engine can produce for a body as it is sent: of one answer, times answers."""
+    if model.most_tokens is None:
+        return 0
+    asked = next((body[name] for name in names if body.get(name) is not None), model.most_tokens)
+    return int(asked * max(body.get(name) or 1 for name in _ANSWERS))
 
 
 def _look(draft: Draft, rules: Rules) -> None:

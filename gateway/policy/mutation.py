@@ -42,6 +42,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "default": ("disabled", "enabled"),
     "thinking": ("refuse", "disable"),
     "may_enable": ("everyone", "nobody"),
+    "priority": ("high", "normal", "low"),
     "thinking_switch": ("enable_thinking", "thinking", "reasoning_effort", "none"),
 }
 

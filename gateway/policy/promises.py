@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.limits.limit import NORMAL
 from gateway.policy.decision import Deny
 from gateway.policy.units import seconds
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from gateway.policy.trial import Outcome
 
 _ABSENT: Final = object()
-_COUNTED: Final = ("requests_per_minute", "concurrent_requests", "tokens_per_minute", "tokens_per_day")
+_COUNTED: Final = ("priority", "requests_per_minute", "concurrent_requests", "tokens_per_minute", "tokens_per_day")
 _DEADLINES: Final = ("first_byte", "idle", "total")
 _LONGEST_SHOWN: Final = 120
 
@@ -83,10 +84,15 @@ def _find(value: Any, path: list[str]) -> Any:  # noqa: ANN401  (JSON values)
 
 def _counted(promised: PermitKeys, client: Client) -> Iterator[Difference]:
     if promised.limits is not None:
-        yield from _exactly("limits", _stated(promised.limits, _COUNTED), _stated(client.limit, _COUNTED))
+        yield from _exactly("limits", _limits(promised.limits), _limits(client.limit))
     each = "subject" if client.each_subject else "client"
     if promised.each not in {None, each}:
         yield f"each: {promised.each}", f"each: {each}"
+
+
+def _limits(holder: object) -> dict[str, Any]:
+    """Give what a set of limits says; the usual priority goes without saying."""
+    return {name: value for name, value in _stated(holder, _COUNTED).items() if value != NORMAL}
 
 
 def _timed(promised: DeadlineKeys | None, endpoint: Endpoint) -> Iterator[Difference]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from gateway.adapters.downstream import Downstream
+    from gateway.dialects.meter import Meter
     from tests.adapters.wiring import Served
 
 DEADLINES = Deadlines(5, 5, 10)
@@ -152,13 +153,14 @@ async def playing(play: Play) -> AsyncIterator[tuple[PlayedEngine, str]]:
 
 @dataclass
 class Relaying:
-    """What a test looks at: ``deliveries`` has one entry for each dispatch that ended."""
+    """What a test looks at: ``deliveries`` has one entry for each dispatch that ended, ``meters`` for each begun."""
 
     served: Served
     engine: PlayedEngine
     pool: EnginePool
     metrics: Metrics
     deliveries: list[Delivery]
+    meters: list[Meter]
 
     async def delivery(self, number: int = 0) -> Delivery:
         """Wait until a dispatch has ended."""
@@ -179,11 +181,15 @@ async def relaying(
     silence_s: float = 15,
     url: str | None = None,
 ) -> AsyncIterator[Relaying]:
-    """Relay each request to a played engine, or to ``url``; a body with the word ``stream`` asks for a stream."""
+    """Relay each request to a played engine, or to ``url``; a body with the word ``stream`` asks for a stream.
+
+    With ``hide``, the gateway alone asked for the count.
+    """
     async with playing(play) as (engine, its_url):
         pool = EnginePool(engine_address(url or its_url), idle=idle, keep_alive_s=keep_alive_s, connect_s=2)
         metrics = Metrics()
         deliveries: list[Delivery] = []
+        meters: list[Meter] = []
         relay = Relay({"main": EngineClient(pool, "KEY")}, metrics, silence_s)
 
         async def app(inbound: Downstream) -> None:
@@ -199,7 +205,9 @@ async def relaying(
                 DIALECTS["openai-chat"],
                 deadlines,
                 [b"x-request-id: 1\r\n"],
+                hides_usage=b"hide" in body,
             )
+            meters.append(request.meter)
             try:
                 delivery = await relay.forward(request, inbound)
             except Unavailable as unavailable:
@@ -213,7 +221,7 @@ async def relaying(
 
         try:
             async with serving(app) as served:
-                yield Relaying(served, engine, pool, metrics, deliveries)
+                yield Relaying(served, engine, pool, metrics, deliveries, meters)
             for _ in range(200):
                 if engine.open == pool.idle:
                     break

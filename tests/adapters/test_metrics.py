@@ -6,6 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway import __version__
 from gateway.adapters.metrics import BUCKETS_S, Metrics
 from gateway.audit import AuditRecord, Verdict
+from gateway.dialects.call import Usage
 from gateway.reasons import Reason
 
 
@@ -46,6 +47,32 @@ def test_requests_to_engines_are_counted_by_status() -> None:
         "gateway_engine_requests_total engine=main status=200": 1,
         "gateway_engine_requests_total engine=main status=-": 1,
     }
+
+
+def test_tokens_are_counted_by_client_model_and_kind() -> None:
+    metrics = Metrics()
+    metrics.observe(_record(client="acme", model="local", usage=Usage(10, 20, 5)))
+    metrics.observe(_record(client="acme", model="local", usage=Usage(1, None, None)))
+    metrics.observe(_record(client="acme", model="local"))
+    assert {name: value for name, value in _samples(metrics).items() if name.startswith("gateway_tokens_total")} == {
+        "gateway_tokens_total client=acme kind=prompt model=local plane=partner": 11,
+        "gateway_tokens_total client=acme kind=completion model=local plane=partner": 20,
+        "gateway_tokens_total client=acme kind=reasoning model=local plane=partner": 5,
+    }
+
+
+def test_those_who_wait_for_an_engine_are_told() -> None:
+    metrics = Metrics()
+    for _ in range(3):
+        metrics.began_to_wait("main")
+    metrics.waits_no_longer("main")
+    assert _samples(metrics)["gateway_requests_waiting engine=main"] == 2
+
+
+def test_places_that_are_held_are_told_by_client() -> None:
+    held = {("partner", "acme"): 2}
+    samples = _samples(Metrics(open_requests=lambda: held))
+    assert samples["gateway_requests_open client=acme plane=partner"] == 2
 
 
 def test_the_time_of_each_phase_goes_into_its_histogram() -> None:

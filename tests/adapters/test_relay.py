@@ -48,6 +48,7 @@ MIB = 1024 * 1024
 STEPS = [0, 1, 7]
 DONE = b"data: [DONE]\n\n"
 USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":7}}\n\n'
+DELTA = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
 CHAT = b'{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":7}}'
 
 
@@ -106,7 +107,7 @@ async def test_an_answer_arrives_whole_whatever_its_framing(framing: str, step: 
         assert answer.headers["x-request-id"] == "1"
         delivery = await relay.delivery()
         assert delivery.ending is Ending.DELIVERED
-        assert (delivery.engine_status, delivery.usage) == (200, Usage(5, 7))
+        assert (delivery.engine_status, relay.meters[0].usage) == (200, Usage(5, 7))
         assert delivery.first_byte_s is not None
         assert relay.pool.idle == (0 if close else 1)
 
@@ -231,15 +232,50 @@ async def test_a_stream_arrives_as_it_is_and_its_count_is_read(step: int) -> Non
         assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
         assert "content-length" not in answer.headers
         delivery = await relay.delivery()
-        assert (delivery.ending, delivery.usage) == (Ending.DELIVERED, Usage(5, 7))
+        assert (delivery.ending, relay.meters[0].usage) == (Ending.DELIVERED, Usage(5, 7))
         assert relay.pool.idle == 1
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("ending", [DONE, b""])
+async def test_a_count_that_the_caller_did_not_ask_for_is_read_and_left_out(step: int, ending: bytes) -> None:
+    said = DELTA.replace(b"x", "北京🌍".encode())
+    end = STREAM + b"".join(chunk(part) for part in (said[:20], said[20:] + USAGE + ending)) + LAST
+    async with relaying(says(end, step=step)) as relay:
+        answer = await relay.served.ask(post(b'{"stream":"hide"}'))
+        assert answer.body == said + ending
+        await relay.delivery()
+        assert (relay.meters[0].usage, relay.meters[0].produced) == (Usage(5, 7), 0)
+
+
+async def test_a_count_without_a_blank_line_behind_it_is_read_and_left_out_as_well() -> None:
+    async with relaying(says(STREAM + chunk(event("x") + USAGE.rstrip()) + LAST)) as relay:
+        answer = await relay.served.ask(post(b'{"stream":"hide"}'))
+        assert answer.body == event("x")
+        await relay.delivery()
+        assert relay.meters[0].usage == Usage(5, 7)
+
+
+async def test_what_was_seen_of_an_answer_is_known_when_the_client_leaves() -> None:
+    async def play(line: Line) -> None:
+        await line.send(STREAM + chunk(DELTA * 5))
+        await line.gone()
+
+    async with relaying(play) as relay, relay.served.client() as client:
+        client.send(ASK_STREAM)
+        await client.head()
+        assert await client.chunk() == DELTA * 5
+        client.leave()
+        delivery = await relay.delivery()
+        assert (delivery.ending, relay.meters[0].produced) == (Ending.CLIENT_LEFT, 4)
 
 
 async def test_a_count_in_two_parts_is_put_together() -> None:
     parts = (b'data: {"usage":{"prompt_tokens":5}}\n\n', event("a"), b'data: {"usage":{"completion_tokens":7}}\n\n')
     async with relaying(says(STREAM + b"".join(map(chunk, (*parts, DONE))) + LAST, step=1)) as relay:
         assert (await relay.served.ask(ASK_STREAM)).body == b"".join(parts) + DONE
-        assert (await relay.delivery()).usage == Usage(5, 7)
+        await relay.delivery()
+        assert relay.meters[0].usage == Usage(5, 7)
 
 
 async def test_the_head_and_each_event_are_passed_on_at_once() -> None:
@@ -921,4 +957,5 @@ async def test_a_count_of_tokens_before_long_documents_is_found() -> None:
 
     async with relaying(play) as running:
         assert (await running.served.ask(ASK)).status == 200
-        assert (await running.delivery()).usage == Usage(9)
+        await running.delivery()
+        assert running.meters[0].usage == Usage(9)

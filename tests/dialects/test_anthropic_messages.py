@@ -375,3 +375,14 @@ def test_any_body_is_refused_or_sent_as_it_would_be_sent_again(
         again, twice = ask({**sent, "model": model}, rules, endpoint="messages")
         assert not isinstance(again, Deny)
         assert twice == sent
+
+
+def test_a_stream_tells_its_count_unasked_and_has_a_token_in_each_event_with_a_piece() -> None:
+    dialect = AnthropicMessages()
+    piece = (
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta"}}\n\n'
+    )
+    other = b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\n'
+    assert dialect.tells_usage is None
+    assert (piece * 3 + other).count(dialect.delta) - dialect.lead == 3
+    assert dialect.without_usage(piece + other) == piece + other

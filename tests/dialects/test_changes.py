@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.changes import changed
+from gateway.dialects.changes import changed, value_after
 
 
 @dataclass(frozen=True)
@@ -48,3 +48,23 @@ def test_the_old_body_stays_as_it_was() -> None:
 
 def test_changes_are_made_in_their_order() -> None:
     assert changed({}, [Change("set", "a", 1), Change("drop", "a")]) == {}
+
+
+@pytest.mark.parametrize(
+    "fields,changes,name,value",
+    [
+        ({"a": 1}, [], "a", 1),
+        ({}, [], "a", None),
+        ({"a": 1}, [Change("lower", "a", 0), Change("lower", "b", 9)], "a", 0),
+        ({"a": 1}, [Change("set", "a", 2), Change("replace", "a", 3)], "a", 3),
+        ({"a": {"b": True}}, [], "a.b", True),
+        ({"a": {"b": True}}, [Change("replace", "a.b", value=False)], "a.b", False),
+        ({"a": {"b": True}}, [Change("drop", "a")], "a.b", None),
+        ({"a": None}, [], "a.b", None),
+        ({}, [Change("set", "a", {"b": 5})], "a.b", 5),
+    ],
+)
+def test_the_value_of_a_field_after_all_changes_is_told_without_making_them(
+    fields: dict[str, Any], changes: list[Change], name: str, value: object
+) -> None:
+    assert value_after(fields, changes, name) == value

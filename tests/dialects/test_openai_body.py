@@ -8,6 +8,7 @@ import pytest
 
 from gateway.dialects.call import Usage
 from gateway.dialects.openai_chat import OpenAIChat
+from gateway.dialects.openai_embeddings import OpenAIEmbeddings
 from gateway.reasons import Malformed, Reason
 
 
@@ -55,3 +56,10 @@ def test_answers_are_those_of_openai() -> None:
 )
 def test_a_stream_has_ended_when_its_last_event_says_so(events: bytes, ended: bool) -> None:  # noqa: FBT001  (a row of the table)
     assert DIALECT.ends(events) is ended
+
+
+def test_an_api_that_says_no_more_has_a_token_in_each_event_and_nothing_to_leave_out() -> None:
+    dialect = OpenAIEmbeddings()
+    assert b"data: 1\n\ndata: 2\n\n".count(dialect.delta) - dialect.lead == 2
+    assert dialect.without_usage(b"data: 1\n\n") == b"data: 1\n\n"
+    assert dialect.tells_usage is None

@@ -216,3 +216,16 @@ def test_a_special_token_may_stop_an_answer() -> None:
 def test_values_have_the_type_of_their_field_and_nothing_is_coerced(name: str, good: list[Any], bad: list[Any]) -> None:
     assert [fault(name, value) for value in good] == [None] * len(good)
     assert None not in [fault(name, value) for value in bad]
+
+
+def test_a_stream_must_be_asked_for_its_count() -> None:
+    assert OpenAIChat().tells_usage == "stream_options.include_usage"
+
+
+def test_each_delta_is_a_token_but_the_first_with_the_role() -> None:
+    role = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
+    said = b'data: {"choices":[{"index":0,"delta":{"content":"\\"delta\\":{\\""}}]}\n\n'
+    thought = b'data: {"choices":[{"index":0,"delta":{"reasoning":"hm"}}]}\n\n'
+    ended = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"abort"}]}\n\n'
+    chat = OpenAIChat()
+    assert (role + said + thought + ended + b"data: [DONE]\n\n").count(chat.delta) - chat.lead == 2

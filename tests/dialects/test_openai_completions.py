@@ -94,3 +94,12 @@ def test_what_reveals_or_costs_too_much_is_never_accepted(name: str) -> None:
 def test_usage_and_the_end_of_a_stream_are_found_as_in_chat() -> None:
     assert DIALECT.usage(b'{"choices":[],"usage":' + COUNT + b"}") == Usage(prompt=2, completion=5)
     assert DIALECT.ends(b"data: {}\n\ndata: [DONE]\n\n")
+
+
+def test_a_stream_is_asked_for_its_count_and_has_a_token_in_each_event_with_text() -> None:
+    dialect = OpenAICompletions()
+    said = b'data: {"choices":[{"index":0,"text":"\\"text\\":\\"","finish_reason":null}]}\n\n'
+    count = b'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}\n\n'
+    assert dialect.tells_usage == "stream_options.include_usage"
+    assert (said * 2 + count + b"data: [DONE]\n\n").count(dialect.delta) - dialect.lead == 2
+    assert dialect.without_usage(said + count) == said

@@ -75,3 +75,8 @@ def test_errors_look_like_those_of_the_other_dialects() -> None:
 
 def test_a_list_is_never_a_stream_that_waits_for_an_end() -> None:
     assert OpenAIModels("openai-models").ends(b"")
+
+
+def test_a_list_has_nothing_to_leave_out() -> None:
+    dialect = OpenAIModels("openai-models")
+    assert (dialect.without_usage(b"x"), dialect.tells_usage) == (b"x", None)

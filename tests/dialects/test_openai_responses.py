@@ -396,3 +396,12 @@ def test_however_a_stream_is_cut_its_count_is_found(cuts: list[int]) -> None:
     assert b"".join(whole) == stream
     assert [DIALECT.usage(passed) for passed in whole][-1] == USAGE
     assert [DIALECT.ends(passed) for passed in whole] == [False] * (len(whole) - 1) + [True]
+
+
+def test_a_stream_tells_its_count_unasked_and_has_a_token_in_each_event_with_a_piece() -> None:
+    dialect = OpenAIResponses()
+    said = b'event: response.output_text.delta\ndata: {"delta":".delta\\"","type":"response.output_text.delta"}\n\n'
+    thought = b'event: response.reasoning_text.delta\ndata: {"delta":"x","type":"response.reasoning_text.delta"}\n\n'
+    done = b'event: response.output_text.done\ndata: {"text":"x","type":"response.output_text.done"}\n\n'
+    assert dialect.tells_usage is None
+    assert (said + thought + done).count(dialect.delta) - dialect.lead == 2

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 import time
 from collections import Counter
@@ -74,6 +75,13 @@ def least(site: Site) -> dict[str, int]:
     return {name: min(one[name] for one in told) for name in told[0]}
 
 
+def places_held(site: Site) -> float:
+    """Ask how many requests hold a place of their client's limit; each must have been counted once."""
+    found = re.findall(r"^gateway_requests_open\{.*\} (\S+)$", site.metrics(), re.MULTILINE)
+    assert found
+    return sum(map(float, found))
+
+
 def chaos(site: Site, requests: int) -> None:
     """Send so many requests and look at what is left."""
     seed = int(os.environ.get("CHAOS_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 31)
@@ -85,6 +93,7 @@ def chaos(site: Site, requests: int) -> None:
     asyncio.run(one.run(requests))
     took = time.monotonic() - begun
     wait(lambda: streams_open(site) == 0, "the end of every stream", 15)
+    wait(lambda: places_held(site) == 0, "the freedom of every place", 15)
     wait(lambda: descriptors(site) <= files, "the end of every connection", 15)
     after: dict[str, int] = {}
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DOCUMENTS = [path for path in committed() if path.suffix == ".md"]
-SECRETS = ("API_KEY", "CLIENT_SECRET", "OPS_TOKEN", "CACHE_SALT_SECRET")
+SECRETS = ("API_KEY", "CLIENT_SECRET", "LEDGER_PASSWORD", "OPS_TOKEN", "CACHE_SALT_SECRET")
 FILES_OF_SECRETS = tuple(f"{name}_FILE" for name in SECRETS)
 # The name of a policy in the examples, for each section of settings that has one.
 NAMES = {"LISTENERS": "PUBLIC", "HOSTS": "PUBLIC", "ENGINES": "MAIN", "ISSUERS": "CORP"}
@@ -81,7 +81,7 @@ def test_the_example_shows_the_defaults() -> None:
     parts = [shown, shown.deadlines, shown.engines["main"], shown.issuers["corp"]]
     defaults = [(part, name, field.default) for part in parts for name, field in type(part).model_fields.items()]
     plain = [(part, name, default) for part, name, default in defaults if isinstance(default, int | float | str | bool)]
-    assert len(plain) > 20
+    assert len(plain) >= 20
     assert not [name for part, name, default in plain if getattr(part, name) != default]
 
 

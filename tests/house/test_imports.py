@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _FLOOR_1 = {"reasons", "wire"}
 _FLOOR_2 = _FLOOR_1 | {"identity", "dialects", "limits"}
 _FLOOR_3 = _FLOOR_2 | {"policy", "engine"}
-_ENFORCEMENT = {"audit", "ports", "refusal", "gatehouse", "upload", "enforcement"}
+_ENFORCEMENT = {"audit", "ports", "refusal", "gatehouse", "turnstile", "upload", "enforcement"}
 _SHELL = _FLOOR_3 | _ENFORCEMENT | {"addresses"}
 _ENVIRONMENT = {"environment", "setting_values", "settings"}
 _APP = _SHELL | _ENVIRONMENT | {"adapters", "review", "simulator"}
@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "ports": _FLOOR_3 | {"audit"},
     "refusal": _FLOOR_3,
     "gatehouse": _FLOOR_3 | {"ports"},
+    "turnstile": _FLOOR_3 | {"ports", "refusal"},
     "upload": _FLOOR_3 | {"ports"},
     "enforcement": _FLOOR_3 | _ENFORCEMENT,
     "adapters": _SHELL,

@@ -75,7 +75,19 @@ def test_a_python_named_by_hand_is_the_only_one_tried(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    ["help", "demo", "test", "check", "coverage-mirror", "test-long", "test-idp", "test-clients", "test-vllm", "bench"],
+    [
+        "help",
+        "demo",
+        "test",
+        "check",
+        "coverage-mirror",
+        "test-long",
+        "test-idp",
+        "test-valkey",
+        "test-clients",
+        "test-vllm",
+        "bench",
+    ],
 )
 def test_every_target_is_told_of_in_the_help(target: str) -> None:
     done = subprocess.run(["make", "--silent", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -111,6 +123,7 @@ def test_continuous_integration_runs_what_people_run() -> None:
         "check",
         "coverage-mirror",
         "test-idp",
+        "test-valkey",
         "test-clients",
         "test-vllm",
     ]

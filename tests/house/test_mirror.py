@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.house.tree import ROOT, sources
 
 # Tests of the whole, of the tree, or data and doubles for tests: they mirror no single file.
-_OF_THE_WHOLE = {"clients", "corpus", "e2e", "idp", "fuzz", "house", "peers", "simulators", "vllm"}
+_OF_THE_WHOLE = {"clients", "corpus", "e2e", "idp", "fuzz", "house", "peers", "simulators", "valkey", "vllm"}
 
 # Promises that only the files of a room together can keep.
 _OF_A_ROOM = {Path("tests/policy/test_idempotence.py")}

@@ -195,3 +195,9 @@ def test_keys_and_access_identities_bear_no_scopes_and_keys_no_groups() -> None:
     }
     assert trust_groups(callers["keys"]) is None
     assert trust_groups(callers["corp"]) == ("groups",)
+
+
+def test_a_priority_is_normal_unless_the_policy_says_so() -> None:
+    low = ("    concurrent_requests: 2\n", "    concurrent_requests: 2\n    priority: low\n")
+    assert compiled(CONTROL).plane.limits["orchestrator"].priority == "normal"
+    assert compiled(CONTROL, low).plane.limits["orchestrator"].priority == "low"

@@ -135,3 +135,9 @@ def test_an_explicit_default_is_no_rule() -> None:
 def test_a_case_that_fails_notices_by_failing_otherwise() -> None:
     wrong = ("      permit: {sent: {n: 1}}", "      permit: {sent: {n: 9}}")
     assert missed(INTERNAL, wrong) == []
+
+
+def test_a_priority_may_become_each_other_one() -> None:
+    data = {"limits": {"a": {"priority": "high"}}}
+    found = [mutant.change for mutant in mutants(data) if mutant.path == ("limits", "a", "priority")]
+    assert found == ["is removed", "becomes `normal`", "becomes `low`"]

@@ -125,6 +125,18 @@ def test_limits_are_compared_as_a_whole() -> None:
     assert '"tokens_per_day": 4000000' in got
 
 
+def test_the_usual_priority_goes_without_saying_and_another_does_not() -> None:
+    limits = {
+        "requests_per_minute": 60,
+        "concurrent_requests": 4,
+        "tokens_per_minute": 200000,
+        "tokens_per_day": 4000000,
+    }
+    assert found(permitted(), permit={"limits": {**limits, "priority": "normal"}}) == []
+    ((expected, _),) = found(permitted(), permit={"limits": {**limits, "priority": "low"}})
+    assert expected.startswith('limits: {"priority": "low"')
+
+
 def test_whose_limits_they_are_is_compared() -> None:
     assert found(permitted(), permit={"each": "client"}) == [("each: client", "each: subject")]
 

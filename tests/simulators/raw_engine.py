@@ -84,6 +84,16 @@ FORMS = b"\xef\xbb\xbfdata: a\r\n\r\ndata: b\rdata: c\r\rdata: d\n\n: comment\n\
 ZEROS = gzip.compress(b'data: {"choices":[]}\n\n' * 50_000)
 ZIPPED_CHAT = gzip.compress(CHAT)
 
+TOKENS = token("北京🌍").partition(b"\r\n")[2].removesuffix(b"\r\n") * 2
+USAGE = b'data: {"choices":[],"usage":{"prompt_tokens":14,"completion_tokens":10,"total_tokens":24}}\n\n'
+
+
+def counted(tokens: int) -> bytes:
+    """Write one event with the count so far, as ``continuous_usage_stats`` asks for it."""
+    usage = b'"usage":{"prompt_tokens":14,"completion_tokens":%d}}\n\n' % tokens
+    return chunk(b'data: {"choices":[{"index":0,"delta":{"content":"x"}}],' + usage)
+
+
 SCRIPTS: Mapping[str, tuple[Step, ...]] = {
     # Streams
     "five-events": (stream(), *(step for n in range(5) for step in (token(str(n)), 0.2)), DONE, LAST),
@@ -106,6 +116,14 @@ SCRIPTS: Mapping[str, tuple[Step, ...]] = {
     "zipped-stream": (stream("text/event-stream", "content-encoding: gzip"), chunk(ZEROS), LAST),
     "plain-type": (stream("text/event-stream"), token("a"), 0.3, token("b"), DONE, LAST),
     "capital-type": (stream("Text/Event-Stream"), token("a"), 0.3, token("b"), DONE, LAST),
+    "bytes-one-by-one": (stream(), *(chunk(bytes([one])) for one in TOKENS + USAGE), DONE, LAST),
+    "continuous-count": (
+        stream(),
+        *(step for n in range(1, 11) for step in (counted(n), 0.01)),
+        chunk(USAGE),
+        DONE,
+        LAST,
+    ),
     "engine-error-event": (stream(), token("a"), chunk(b'data: {"error":{"code":500}}\n\n'), DONE, LAST),
     # Whole answers
     "chat": (whole(CHAT),),

@@ -1,0 +1,90 @@
+"""The ledger of one process, in its memory: exact, free, and forgotten when the process ends.
+
+Enters: holders and limits. Leaves: leases and refusals, at once. What no longer makes a difference is forgotten a
+little with each request, so that memory follows who was here lately and not who ever was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, OrderedDict
+from typing import TYPE_CHECKING
+
+from gateway.limits.ledger import Lease
+from gateway.limits.tally import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gateway.limits.ledger import Holder, Refused
+    from gateway.limits.limit import Limit
+
+LOOKED_AT = 2
+"""Holders that are looked at with each request, and forgotten if they are idle: more than can come with one."""
+
+_NS_PER_US = 1000
+
+
+def _ticks_us() -> int:
+    return time.monotonic_ns() // _NS_PER_US
+
+
+def _unix_us() -> int:
+    return time.time_ns() // _NS_PER_US
+
+
+class MemoryLedger:
+    """The ``Ledger`` of one process.
+
+    ``ticks`` never go back; ``unix`` tells the day; both in microseconds. ``open``: requests under way, by plane and
+    client.
+    """
+
+    def __init__(self, ticks: Callable[[], int] = _ticks_us, unix: Callable[[], int] = _unix_us) -> None:
+        self._ticks = ticks
+        self._unix = unix
+        self._tallies: OrderedDict[Holder, Tally] = OrderedDict()
+        self.open: Counter[tuple[str, str]] = Counter()
+
+    async def count(self, holder: Holder, limit: Limit) -> None:
+        """Count a request that is refused already."""
+        now = self._ticks()
+        self._tally(holder, now).count(limit, now)
+
+    async def enter(self, holder: Holder, limit: Limit) -> Lease | Refused:
+        """Let a request in, or not."""
+        now = self._ticks()
+        verdict = self._tally(holder, now).enter(holder, limit, now)
+        if isinstance(verdict, Lease):
+            self.open[holder[:2]] += 1
+        return verdict
+
+    async def reserve(self, lease: Lease, tokens: int) -> Refused | None:
+        """Count the most that a call can use."""
+        return self._tallies[lease.holder].reserve(lease, tokens, self._ticks(), self._unix())
+
+    async def settle(self, lease: Lease, tokens: int) -> None:
+        """Free the place and count what was used; the holder of a lease that is not settled is never forgotten."""
+        if not lease.settled:
+            self._tallies[lease.holder].settle(lease, tokens)
+            self.open[lease.holder[:2]] -= 1
+
+    def _tally(self, holder: Holder, now: int) -> Tally:
+        tallies = self._tallies
+        tally = tallies.get(holder)
+        if tally is None:
+            tally = Tally()
+            self._forget(now)
+            tallies[holder] = tally
+        return tally
+
+    def _forget(self, now: int) -> None:
+        """Look at those that nobody looked at for longest; who is not idle goes behind the others."""
+        unix = self._unix()
+        for _ in range(min(LOOKED_AT, len(self._tallies))):
+            holder, tally = self._tallies.popitem(last=False)
+            if not tally.idle(now, unix):
+                self._tallies[holder] = tally
+
+    def __len__(self) -> int:
+        return len(self._tallies)

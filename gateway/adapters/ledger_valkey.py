@@ -1,0 +1,227 @@
+"""The ledger that many gateways share: Valkey or Redis, asked once for each step of a request.
+
+Enters: holders and limits. Leaves: leases and refusals, or ``Unavailable(LEDGER_UNAVAILABLE)`` within a bounded time:
+what cannot be counted is not let in. Names of clients and people never reach the server, only digests of them. A lease
+ends by itself when the gateway that holds it dies; while it lives, the lease is renewed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter, deque
+from contextlib import asynccontextmanager, suppress
+from functools import lru_cache
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
+
+import structlog
+from valkey.asyncio import BlockingConnectionPool, Connection, SSLConnection, UnixDomainSocketConnection, Valkey
+from valkey.exceptions import NoScriptError, ValkeyError
+
+from gateway.adapters.ledger_scripts import Script, Scripts
+from gateway.addresses import Unix
+from gateway.limits.ledger import Holder, Lease, Quota, Refused
+from gateway.limits.tally import DAY_US
+from gateway.reasons import Reason, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from gateway.addresses import LedgerAddress
+    from gateway.limits.limit import Limit
+
+ANSWER_S = 1.0
+"""Seconds within which the server must have answered, from the moment it is asked, connecting included."""
+
+CONNECTIONS = 32
+"""Connections at one time; a call that finds none free waits for one within its second."""
+
+LEASE_S = 30.0
+"""Seconds for which a lease holds unless it is renewed: so long do the places of a gateway that died stay taken."""
+
+UNSETTLED_AT_MOST = 10_000
+"""Settlements that are kept for a server that does not answer; of more, the oldest stay charged as reserved."""
+
+_REFUSALS = {1: Reason.OVER_RATE, 2: Reason.OVER_CONCURRENCY}
+_NO_LIMIT = -1
+_log = structlog.get_logger("gateway.ledger")
+
+
+class ValkeyLedger:
+    """The ``Ledger`` of all gateways that name one server. ``password`` is sent to it and kept nowhere else.
+
+    ``open``: requests under way in this process, by plane and client. ``ready``: whether the server answered last time.
+    """
+
+    def __init__(
+        self,
+        address: LedgerAddress,
+        password: str | None = None,
+        *,
+        scripts: Scripts | None = None,
+        answer_s: float = ANSWER_S,
+        lease_s: float = LEASE_S,
+    ) -> None:
+        self._scripts = scripts or Scripts.on()
+        self._answer_s = answer_s
+        self._lease_s = lease_s
+        self._server: Any = Valkey(connection_pool=_pool(address, password))  # its commands have no types
+        self.open: Counter[tuple[str, str]] = Counter()
+        self._held: dict[Holder, set[str]] = {}
+        self._unsettled: deque[tuple[Lease, int]] = deque(maxlen=UNSETTLED_AT_MOST)
+        self.ready = True
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Renew what is held within this block; behind it, settle what is left and close the connections."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                renewing = group.create_task(self._keep())
+                try:
+                    yield
+                finally:
+                    renewing.cancel()
+            await self.keep()
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._server.connection_pool.disconnect()
+
+    async def count(self, holder: Holder, limit: Limit) -> None:
+        """Count a request that is refused already."""
+        await self._enter(holder, limit, "")
+
+    async def enter(self, holder: Holder, limit: Limit) -> Lease | Refused:
+        """Let a request in, or not: one question."""
+        lease_id = uuid4().hex
+        verdict, wait, counted, reset = await self._enter(holder, limit, lease_id)
+        requests = Quota(limit.requests_per_minute, max(0, limit.requests_per_minute - counted), reset)
+        if verdict:
+            return Refused(_REFUSALS[verdict], wait, requests)
+        self._held.setdefault(holder, set()).add(lease_id)
+        self.open[holder[:2]] += 1
+        return Lease(holder, limit, requests, lease_id)
+
+    async def reserve(self, lease: Lease, tokens: int) -> Refused | None:
+        """Count the most that a call can use: one question."""
+        limit = lease.limit
+        per_minute, per_day = limit.tokens_per_minute, limit.tokens_per_day
+        numbers = (tokens, _NO_LIMIT if per_minute is None else per_minute, _NO_LIMIT if per_day is None else per_day)
+        _, _, sums, calls = _keys(lease.holder)
+        refused, wait, used, reset, spent, day, into_day = await self._ask(
+            self._scripts.reserve, (sums, calls), (lease.id, *numbers)
+        )
+        if per_minute is not None:
+            lease.minute = Quota(per_minute, max(0, per_minute - used), reset)
+        if per_day is not None:
+            lease.day = Quota(per_day, max(0, per_day - spent), DAY_US - into_day)
+        if refused:
+            return Refused(Reason.OVER_TOKENS, wait, lease.requests, lease.minute, lease.day)
+        lease.reserved, lease.on_day = tokens, day
+        return None
+
+    async def settle(self, lease: Lease, tokens: int) -> None:
+        """Free the place and count what was used: one question, asked again later if nobody answers."""
+        if lease.settled:
+            return
+        lease.settled = True
+        self.open[lease.holder[:2]] -= 1
+        held = self._held.get(lease.holder)
+        if held is not None:
+            held.discard(lease.id)
+            if not held:
+                del self._held[lease.holder]
+        try:
+            await self._settle(lease, tokens)
+        except (Unavailable, asyncio.CancelledError) as error:
+            self._unsettled.append((lease, tokens))
+            if isinstance(error, asyncio.CancelledError):
+                raise
+
+    async def answers(self) -> bool:
+        """Ask whether the server is there, for those who ask whether this process can do its work."""
+        with suppress(Unavailable):
+            await self._command("PING")
+        return self.ready
+
+    async def keep(self) -> None:
+        """Renew what is held, and settle what could not be settled when it was due."""
+        with suppress(Unavailable):
+            while self._unsettled:
+                await self._settle(*self._unsettled[0])
+                self._unsettled.popleft()
+            holds = round(self._lease_s * 1_000_000)
+            for holder, held in list(self._held.items()):
+                _, leases, _, _ = _keys(holder)
+                await self._ask(self._scripts.renew, (leases,), (holds, *held))
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease_s / 3)
+            await self.keep()
+
+    async def _enter(self, holder: Holder, limit: Limit, lease_id: str) -> list[int]:
+        requests, leases, _, _ = _keys(holder)
+        arguments = (limit.requests_per_minute, limit.concurrent_requests, lease_id, round(self._lease_s * 1_000_000))
+        return await self._ask(self._scripts.enter, (requests, leases), arguments)
+
+    async def _settle(self, lease: Lease, tokens: int) -> None:
+        _, leases, sums, _ = _keys(lease.holder)
+        await self._ask(self._scripts.settle, (leases, sums), (lease.id, tokens, lease.reserved, lease.on_day))
+
+    async def _ask(self, script: Script, keys: tuple[str, ...], arguments: tuple[int | str, ...]) -> list[int]:
+        """Run a script; its text is sent only to a server that has not seen it. Raises ``Unavailable``."""
+        rest = (len(keys), *keys, *arguments)
+        try:
+            answer = await self._command("EVALSHA", script.digest, *rest)
+        except NoScriptError:
+            answer = await self._command("EVAL", script.text, *rest)
+        return cast("list[int]", answer)
+
+    async def _command(self, *words: int | str) -> Any:  # noqa: ANN401  (any answer of the server's)
+        """Send one command. Raises ``Unavailable`` and, for a script that the server has not seen, its error."""
+        try:
+            async with asyncio.timeout(self._answer_s):
+                answer = await self._server.execute_command(*words)
+        except NoScriptError:
+            raise
+        except (ValkeyError, OSError, TimeoutError) as error:
+            if self.ready:
+                _log.error("the ledger does not answer: nobody is let in", error=type(error).__name__)
+            self.ready = False
+            raise Unavailable(Reason.LEDGER_UNAVAILABLE, type(error).__name__, retry_after=1) from None
+        if not self.ready:
+            _log.info("the ledger answers again")
+        self.ready = True
+        return answer
+
+
+@lru_cache(maxsize=4096)
+def _keys(holder: Holder) -> tuple[str, str, str, str]:
+    """Name the keys of a holder: requests, leases, sums and calls, all within one slot of a cluster."""
+    tag = sha256(json.dumps(holder).encode()).hexdigest()[:32]
+    return f"vgw:{{{tag}}}:requests", f"vgw:{{{tag}}}:leases", f"vgw:{{{tag}}}:sums", f"vgw:{{{tag}}}:calls"
+
+
+def _pool(address: LedgerAddress, password: str | None) -> BlockingConnectionPool:
+    """Make the pool; a certificate must be good and for this very host, which the library leaves out by default."""
+    where = address.where
+    shared: dict[str, Any] = {
+        "max_connections": CONNECTIONS,
+        "timeout": None,
+        "db": address.database,
+        "username": address.name,
+        "password": password,
+        "client_name": "vllm-gateway",
+    }
+    if isinstance(where, Unix):
+        return BlockingConnectionPool(connection_class=UnixDomainSocketConnection, path=where.path, **shared)
+    if address.tls:
+        return BlockingConnectionPool(
+            connection_class=SSLConnection, host=where.host, port=where.port, ssl_check_hostname=True, **shared
+        )
+    return BlockingConnectionPool(connection_class=Connection, host=where.host, port=where.port, **shared)

@@ -1,0 +1,155 @@
+"""Room 3's last step and room 6's: a request is counted and gets a place, and pays for what it used when it leaves.
+
+Enters: a ``Grant``, then the request that goes to the engine, then what became of it. Leaves: a ``Passage``, or the
+``Refusal`` for a limit that was reached. It knows the order in which limits are asked and how a broken answer is
+charged; the numbers are the ledger's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gateway.dialects.call import Usage
+from gateway.dialects.registry import FACTS
+from gateway.limits.charge import Charge, prompt_tokens
+from gateway.limits.fields import LimitFields
+from gateway.limits.ledger import Holder, Refused
+from gateway.ports import Ending
+from gateway.reasons import Reason
+from gateway.refusal import Refusal
+
+if TYPE_CHECKING:
+    from gateway.identity.principal import Principal
+    from gateway.limits.ledger import Lease, Ledger
+    from gateway.limits.limit import Limit
+    from gateway.policy.decision import Grant
+    from gateway.policy.model import Client, Plane
+    from gateway.ports import Delivery, UpstreamRequest
+
+
+class Turnstile:
+    """The limits of one plane, as its policy stands now."""
+
+    def __init__(self, plane: Plane, ledger: Ledger) -> None:
+        self._plane = plane.name
+        self._ledger = ledger
+        self._fields = {client.name: LimitFields(client.limit) for client in plane.clients.values()}
+
+    async def count(self, client: Client, principal: Principal) -> None:
+        """Count a request of a client that is refused already. Raises ``Unavailable(LEDGER_UNAVAILABLE)``."""
+        await self._ledger.count(self._holder(client, principal), client.limit)
+
+    async def enter(self, grant: Grant) -> Passage | Refusal:
+        """Count a request and give it a place. Raises ``Unavailable(LEDGER_UNAVAILABLE)``."""
+        client = grant.client
+        fields = self._fields[client.name]
+        lease = await self._ledger.enter(self._holder(client, grant.principal), client.limit)
+        if isinstance(lease, Refused):
+            return _refusal(lease, client.limit, fields)
+        return Passage(self._ledger, lease, fields, counts_tokens=FACTS[grant.endpoint.dialect].counts_tokens)
+
+    def _holder(self, client: Client, principal: Principal) -> Holder:
+        """Say whose limits hold: the client's, or those of one person, by what was verified and nothing else."""
+        person = principal.subject or principal.id
+        return Holder(self._plane, client.name, person if client.each_subject else None)
+
+
+class Passage:
+    """One request on its way through; whoever holds it calls ``leave`` once, whatever happened.
+
+    ``usage``: what the request was charged for, once it has left; ``None`` for nothing.
+    """
+
+    __slots__ = ("_charge", "_counts_tokens", "_delivery", "_fields", "_lease", "_ledger", "_request", "usage")
+
+    def __init__(self, ledger: Ledger, lease: Lease, fields: LimitFields, *, counts_tokens: bool) -> None:
+        self._ledger = ledger
+        self._lease = lease
+        self._fields = fields
+        self._counts_tokens = counts_tokens
+        self._charge: Charge | None = None
+        self._request: UpstreamRequest | None = None
+        self._delivery: Delivery | None = None
+        self.usage: Usage | None = None
+
+    @property
+    def lines(self) -> list[bytes]:
+        """The header lines that say what is left."""
+        return self._fields.lines(self._lease)
+
+    def stamped(self, refusal: Refusal | None) -> Refusal | None:
+        """Say what is left in a refusal for another reason, too."""
+        return None if refusal is None else replace(refusal, fields=tuple(self.lines))
+
+    async def reserve(self, request: UpstreamRequest, most_tokens: int) -> Refusal | None:
+        """Count the most that a call can use, where its client's tokens are limited.
+
+        ``most_tokens``: of all answers together. Raises ``Unavailable(LEDGER_UNAVAILABLE)``.
+        """
+        if not self._counts_tokens:
+            return None
+        self._charge = charge = Charge(prompt_tokens(request.body), most_tokens)
+        limit = self._lease.limit
+        if limit.tokens_per_minute is not None or limit.tokens_per_day is not None:
+            refused = await self._ledger.reserve(self._lease, charge.tokens)
+            if refused is not None:
+                return _refusal(refused, limit, self._fields)
+        return None
+
+    def began(self, request: UpstreamRequest) -> None:
+        """Note that a request goes to its engine: from here on it may cost something."""
+        self._request = request
+
+    def ended(self, delivery: Delivery) -> None:
+        """Note what became of it."""
+        self._delivery = delivery
+
+    async def leave(self) -> None:
+        """Free the place at once and pay."""
+        if self._charge is not None and self._request is not None:
+            self.usage = _used(self._request, self._charge, self._delivery)
+        used = self.usage
+        tokens = 0 if used is None else Charge(used.prompt or 0, used.completion or 0).tokens
+        await self._ledger.settle(self._lease, tokens)
+
+
+def _used(request: UpstreamRequest, charge: Charge, delivery: Delivery | None) -> Usage | None:
+    """Say what a call is charged for: by the engine's count, or by what was seen of a broken answer; never nothing.
+
+    Where nothing was seen of an answer that an engine may have worked on, an event stream costs its prompt, since its
+    first token would have been seen, and a plain answer the most that it could have had. A call that the engine refused
+    or could not answer costs nothing.
+    """
+    counted, produced = request.meter.usage, request.meter.produced
+    if counted is not None and delivery is not None and delivery.whole:
+        return counted
+    if counted is not None or produced:
+        told = counted or Usage()
+        return Usage(
+            charge.prompt if told.prompt is None else told.prompt,
+            max(told.completion or 0, produced),
+            told.reasoning,
+            estimated=True,
+        )
+    if delivery is None or not delivery.sent or delivery.ending is Ending.ANSWERED:
+        return None
+    if delivery.ending is Ending.FAILED and delivery.reason is not Reason.ENGINE_TIMEOUT:
+        return None
+    return Usage(charge.prompt, 0 if request.stream else charge.completion, estimated=True)
+
+
+def _refusal(refused: Refused, limit: Limit, fields: LimitFields) -> Refusal:
+    return Refusal.of_limit(
+        refused.reason, _sentence(refused, limit), retry_after=refused.retry_after, fields=fields.lines(refused)
+    )
+
+
+def _sentence(refused: Refused, limit: Limit) -> str:
+    if refused.reason is Reason.OVER_RATE:
+        return f"the limit is {limit.requests_per_minute} in any minute; try again in {refused.retry_after} s"
+    if refused.reason is Reason.OVER_CONCURRENCY:
+        return f"the limit is {limit.concurrent_requests}; try again when one of them has ended"
+    named = [(limit.tokens_per_minute, "in any minute"), (limit.tokens_per_day, "in a UTC day")]
+    limits = " and ".join(f"{number} {span}" for number, span in named if number is not None)
+    return f"the limit is {limits}; try again in {refused.retry_after} s"

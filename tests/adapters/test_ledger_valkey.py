@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import structlog
+
+from gateway.adapters.ledger_scripts import Scripts
+from gateway.adapters.ledger_valkey import ValkeyLedger
+from gateway.addresses import LedgerAddress, Tcp, Unix
+from gateway.limits.ledger import Holder, Lease, Refused
+from gateway.limits.limit import Limit
+from gateway.reasons import Reason, Unavailable
+from tests.simulators.resp_server import HANG, RespServer, numbers, resp_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+ACME = Holder("partner", "acme", "ann@example.com")
+LIMIT = Limit("small", 60, 4, 1000, 5000)
+IN = numbers(0, 0, 1, 60_000_000)
+NO_SCRIPT = b"-NOSCRIPT No matching script.\r\n"
+
+
+@pytest.fixture(autouse=True)
+def told() -> Iterator[list[Any]]:
+    """Catch what the operator is told, wherever it would go by now."""
+    with structlog.testing.capture_logs() as lines:
+        yield lines
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[RespServer]:
+    async with resp_server() as server:
+        yield server
+
+
+@pytest.fixture
+async def ledger(server: RespServer) -> AsyncIterator[ValkeyLedger]:
+    ledger = ValkeyLedger(server.address, "a-password", answer_s=0.2)
+    yield ledger
+    await ledger.close()
+
+
+async def let_in(ledger: ValkeyLedger) -> Lease:
+    lease = await ledger.enter(ACME, LIMIT)
+    assert isinstance(lease, Lease)
+    return lease
+
+
+async def test_each_step_is_one_question_by_digest_with_keys_of_one_slot(
+    server: RespServer, ledger: ValkeyLedger
+) -> None:
+    server.answers = [IN, numbers(0, 0, 110, 60_000_000, 110, 20_000, 5), numbers(1)]
+    lease = await let_in(ledger)
+    assert lease.requests == (60, 59, 60_000_000)
+    assert await ledger.reserve(lease, 110) is None
+    assert (lease.reserved, lease.on_day) == (110, 20_000)
+    assert ledger.open == {("partner", "acme"): 1}
+    assert lease.minute == (1000, 890, 60_000_000)
+    assert lease.day == (5000, 4890, 86_400_000_000 - 5)
+    await ledger.settle(lease, 42)
+    await ledger.settle(lease, 42)
+    assert ledger.open == {("partner", "acme"): 0}
+    scripts = Scripts.on()
+    assert [command[:3] for command in server.asked] == [
+        [b"EVALSHA", script.digest.encode(), b"2"] for script in (scripts.enter, scripts.reserve, scripts.settle)
+    ]
+    keys = {key for command in server.asked for key in command[3:5]}
+    assert len({key[key.index(b"{") : key.index(b"}")] for key in keys}) == 1
+    assert not any(b"acme" in part or b"ann" in part for command in server.asked for part in command)
+    assert server.asked[2][5:] == [lease.id.encode(), b"42", b"110", b"20000"]
+
+
+async def test_the_password_is_sent_when_signing_in_and_nowhere_else(server: RespServer, ledger: ValkeyLedger) -> None:
+    server.answers = [IN]
+    await let_in(ledger)
+    assert [b"AUTH", b"a-password"] in server.signed_in
+    assert "a-password" not in repr(ledger)
+
+
+@pytest.mark.parametrize("verdict,reason", [(1, Reason.OVER_RATE), (2, Reason.OVER_CONCURRENCY)])
+async def test_a_refusal_is_told_with_its_wait(
+    server: RespServer, ledger: ValkeyLedger, verdict: int, reason: Reason
+) -> None:
+    server.answers = [numbers(verdict, 1_500_000, 61, 2_000_000)]
+    refusal = await ledger.enter(ACME, LIMIT)
+    assert isinstance(refusal, Refused)
+    assert (refusal.reason, refusal.retry_after, refusal.requests) == (reason, 2, (60, 0, 2_000_000))
+
+
+async def test_tokens_that_are_not_limited_are_told_so(server: RespServer, ledger: ValkeyLedger) -> None:
+    server.answers = [IN, numbers(1, 7_000_000, 0, 0, 0, 20_000, 5)]
+    lease = await ledger.enter(ACME, Limit("none", 60, 4))
+    assert isinstance(lease, Lease)
+    refusal = await ledger.reserve(lease, 10)
+    assert refusal is not None
+    assert (refusal.reason, refusal.retry_after, refusal.minute, refusal.day) == (Reason.OVER_TOKENS, 7, None, None)
+    assert server.asked[1][-2:] == [b"-1", b"-1"]
+
+
+async def test_a_request_that_is_refused_already_is_counted_without_a_lease(
+    server: RespServer, ledger: ValkeyLedger
+) -> None:
+    server.answers = [IN]
+    await ledger.count(ACME, LIMIT)
+    assert server.asked[0][7] == b""
+    await ledger.keep()
+    assert len(server.asked) == 1
+
+
+async def test_a_server_that_has_not_seen_a_script_gets_its_text(server: RespServer, ledger: ValkeyLedger) -> None:
+    server.answers = [NO_SCRIPT, IN]
+    await let_in(ledger)
+    assert [command[0] for command in server.asked] == [b"EVALSHA", b"EVAL"]
+    assert server.asked[1][1].decode() == Scripts.on().enter.text
+
+
+@pytest.mark.parametrize("answer", [b"-LOADING Redis is loading the dataset in memory\r\n", b"!!\r\n", HANG])
+async def test_nobody_gets_in_when_the_server_fails_or_is_silent_and_it_is_asked_again_next_time(
+    server: RespServer, ledger: ValkeyLedger, answer: bytes, told: list[Any]
+) -> None:
+    server.answers = [answer, IN]
+    begun = time.monotonic()
+    with pytest.raises(Unavailable) as caught:
+        await ledger.enter(ACME, LIMIT)
+    assert time.monotonic() - begun < 2
+    assert (caught.value.reason, caught.value.retry_after) == (Reason.LEDGER_UNAVAILABLE, 1)
+    assert ledger.ready is False
+    await let_in(ledger)
+    assert [line["log_level"] for line in told] == ["error", "info"]
+
+
+async def test_whether_the_server_is_there_is_asked_of_itself(server: RespServer, ledger: ValkeyLedger) -> None:
+    server.answers = [b"-ERR no\r\n", b"+PONG\r\n"]
+    assert not await ledger.answers()
+    assert await ledger.answers()
+    assert server.asked == [[b"PING"]] * 2
+
+
+async def test_nobody_gets_in_when_there_is_no_server() -> None:
+    ledger = ValkeyLedger(LedgerAddress(Unix("/nowhere/at/all.sock"), tls=False))
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            await ledger.enter(ACME, LIMIT)
+    await ledger.close()
+
+
+async def test_what_is_held_is_renewed_and_what_is_settled_is_not(server: RespServer) -> None:
+    ledger = ValkeyLedger(server.address, lease_s=0.03)
+    server.answers = [IN]
+    async with ledger.running():
+        first, second = await let_in(ledger), await let_in(ledger)
+        await ledger.settle(first, 0)
+        server.asked.clear()
+        await server.wait_for(1)
+        await ledger.settle(second, 0)
+    renewed = server.asked[0]
+    assert renewed[1].decode() == Scripts.on().renew.digest
+    assert renewed[4:] == [b"30000", second.id.encode()]
+
+
+async def test_a_settlement_that_nobody_took_is_made_later(server: RespServer, ledger: ValkeyLedger) -> None:
+    server.answers = [IN, b"-ERR no\r\n", b"-ERR no\r\n", numbers(1)]
+    lease = await let_in(ledger)
+    await ledger.settle(lease, 7)
+    await ledger.keep()
+    await ledger.keep()
+    await ledger.keep()
+    settled = [command[5:7] for command in server.asked if command[1].decode() == Scripts.on().settle.digest]
+    assert settled == [[lease.id.encode(), b"7"]] * 3
+
+
+async def test_a_settlement_that_is_cut_short_is_made_when_the_gateway_ends(server: RespServer) -> None:
+    ledger = ValkeyLedger(server.address)
+    server.answers = [IN, HANG, numbers(1)]
+    async with ledger.running():
+        lease = await let_in(ledger)
+        async with asyncio.TaskGroup() as group:
+            settling = group.create_task(ledger.settle(lease, 7))
+            await server.wait_for(2)
+            settling.cancel()
+    assert server.asked[2][5:7] == [lease.id.encode(), b"7"]
+
+
+async def test_a_certificate_must_be_good_and_for_the_host_that_was_named() -> None:
+    ledger = ValkeyLedger(LedgerAddress(Tcp("cache.example.com", 6379), tls=True, database=3, name="gateway"), "x")
+    connection = ledger._server.connection_pool.make_connection()
+    context = connection.ssl_context.get()
+    assert context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert (connection.db, connection.username) == (3, "gateway")

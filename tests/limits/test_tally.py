@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.limits.ledger import Holder, Lease, Refused
+from gateway.limits.limit import Limit
+from gateway.limits.tally import DAY_US, Tally
+from gateway.limits.window import MINUTE_US
+from gateway.reasons import Reason
+
+SECOND = 1_000_000
+HOLDER = Holder("partner", "acme")
+LIMIT = Limit("small", 3, 2)
+COUNTED = Limit("counted", 100, 50, tokens_per_minute=1000, tokens_per_day=2500)
+NOON = 20_000 * DAY_US + DAY_US // 2
+
+
+def entered(tally: Tally, limit: Limit, now: int) -> Lease:
+    lease = tally.enter(HOLDER, limit, now)
+    assert isinstance(lease, Lease)
+    return lease
+
+
+def refused(tally: Tally, limit: Limit, now: int) -> Refused:
+    refusal = tally.enter(HOLDER, limit, now)
+    assert isinstance(refusal, Refused)
+    return refusal
+
+
+def test_a_full_minute_refuses_and_says_when_the_first_of_it_has_passed() -> None:
+    tally = Tally()
+    for second in range(3):
+        tally.settle(entered(tally, LIMIT, second * SECOND), 0)
+    refusal = refused(tally, LIMIT, 10 * SECOND)
+    assert (refusal.reason, refusal.retry_after) == (Reason.OVER_RATE, 50)
+    assert refusal.requests == (3, 0, 52 * SECOND)
+    assert entered(tally, LIMIT, 60 * SECOND).requests.left == 0
+
+
+def test_who_asks_too_often_still_gets_the_whole_limit() -> None:
+    tally = Tally()
+    let_in = 0
+    for tenth in range(6000):
+        verdict = tally.enter(HOLDER, LIMIT, tenth * SECOND // 10)
+        if isinstance(verdict, Lease):
+            tally.settle(verdict, 0)
+            let_in += 1
+    assert let_in == 30
+
+
+def test_places_are_free_again_once_settled_and_a_request_without_one_still_counts() -> None:
+    tally = Tally()
+    first, _second = entered(tally, LIMIT, 0), entered(tally, LIMIT, 0)
+    refusal = refused(tally, LIMIT, 0)
+    assert (refusal.reason, refusal.retry_after) == (Reason.OVER_CONCURRENCY, 60)
+    assert refused(tally, LIMIT, 0).reason is Reason.OVER_RATE
+    tally.settle(first, 0)
+    tally.settle(first, 0)
+    assert tally.open == 1
+    assert entered(tally, LIMIT, MINUTE_US).requests.left == 2
+
+
+def test_without_a_place_but_with_requests_left_one_may_try_again_in_a_second() -> None:
+    tally = Tally()
+    limit = Limit("one", 10, 1)
+    entered(tally, limit, 0)
+    assert refused(tally, limit, 0).retry_after == 1
+
+
+def test_a_request_that_is_refused_already_counts_while_there_is_room_to_count() -> None:
+    tally = Tally()
+    for _ in range(5):
+        tally.count(LIMIT, 0)
+    assert refused(tally, LIMIT, SECOND).retry_after == 59
+    assert entered(tally, LIMIT, MINUTE_US).requests == (3, 2, MINUTE_US)
+
+
+def test_tokens_are_held_as_reserved_and_counted_as_used() -> None:
+    tally = Tally()
+    first, second = entered(tally, COUNTED, 0), entered(tally, COUNTED, 0)
+    assert tally.reserve(first, 900, 0, NOON) is None
+    assert first.minute == (1000, 100, MINUTE_US)
+    assert first.day == (2500, 1600, DAY_US // 2)
+    refusal = tally.reserve(second, 200, SECOND, NOON + SECOND)
+    assert refusal is not None
+    assert (refusal.reason, refusal.retry_after) == (Reason.OVER_TOKENS, 59)
+    assert refusal.minute == (1000, 100, 59 * SECOND)
+    tally.settle(second, 0)
+    tally.settle(first, 30)
+    third = entered(tally, COUNTED, SECOND)
+    assert tally.reserve(third, 970, SECOND, NOON + SECOND) is None
+    assert third.minute == (1000, 0, MINUTE_US)
+    assert third.day == (2500, 1500, DAY_US // 2 - SECOND)
+
+
+def test_a_call_that_may_produce_more_than_a_minute_allows_can_be_made_alone() -> None:
+    tally = Tally()
+    first, second = entered(tally, COUNTED, 0), entered(tally, COUNTED, 0)
+    assert tally.reserve(first, 2000, 0, NOON) is None
+    assert tally.reserve(second, 1, 0, NOON) is not None
+    tally.settle(first, 10)
+    assert tally.reserve(second, 990, 0, NOON) is None
+
+
+def test_the_day_ends_at_midnight_utc_and_begins_with_nothing_spent() -> None:
+    tally = Tally()
+    limit = Limit("daily", 100, 50, tokens_per_day=100)
+    first, second = entered(tally, limit, 0), entered(tally, limit, 0)
+    evening = 20_001 * DAY_US - 90 * SECOND
+    assert tally.reserve(first, 100, 0, evening) is None
+    refusal = tally.reserve(second, 1, 0, evening)
+    assert refusal is not None
+    assert (refusal.retry_after, refusal.minute, refusal.day) == (90, None, (100, 0, 90 * SECOND))
+    assert tally.reserve(second, 60, 90 * SECOND, evening + 90 * SECOND) is None
+    tally.settle(first, 40)
+    third = entered(tally, limit, 90 * SECOND)
+    assert tally.reserve(third, 1, 90 * SECOND, evening + 90 * SECOND) is None
+    assert third.day == (100, 39, DAY_US), "what was settled belongs to the day before"
+
+
+def test_a_tally_is_idle_when_nothing_of_it_makes_a_difference() -> None:
+    tally = Tally()
+    assert tally.idle(0, NOON)
+    lease = entered(tally, COUNTED, 0)
+    assert not tally.idle(10 * MINUTE_US, NOON), "open"
+    assert tally.reserve(lease, 100, 50 * SECOND, NOON) is None
+    tally.settle(lease, 100)
+    assert not tally.idle(30 * SECOND, NOON), "the minute of the request"
+    assert not tally.idle(100 * SECOND, NOON + DAY_US), "the minute of the tokens"
+    assert not tally.idle(10 * MINUTE_US, NOON), "the day"
+    assert tally.idle(10 * MINUTE_US, NOON + DAY_US)
+
+
+@dataclass
+class Call:
+    """A call as the oracle remembers it."""
+
+    lease: Lease
+    at: int
+    charged: int
+    open: bool = True
+
+
+@dataclass
+class Oracle:
+    """Everything that was let in, looked through anew for each question."""
+
+    requests: list[int] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+
+    def requests_in(self, now: int) -> int:
+        return sum(at > now - MINUTE_US for at in self.requests)
+
+    def tokens_in(self, now: int) -> int:
+        return sum(call.charged for call in self.calls if call.at > now - MINUTE_US)
+
+    def tokens_of(self, day: int, started: int) -> int:
+        return sum(call.charged for call in self.calls if (started + call.at) // DAY_US == day)
+
+
+STEP = st.tuples(
+    st.sampled_from([0, 1, SECOND, 7 * SECOND, 59 * SECOND, MINUTE_US, 20 * MINUTE_US]),
+    st.integers(0, 120),
+    st.floats(0, 1),
+    st.integers(0, 4),
+)
+
+
+@given(
+    st.lists(STEP, max_size=120),
+    st.builds(
+        Limit,
+        st.just("any"),
+        st.integers(1, 8),
+        st.integers(1, 4),
+        st.none() | st.integers(1, 200),
+        st.none() | st.integers(1, 600),
+    ),
+)
+def test_for_any_traffic_no_window_admits_more_than_its_limit_and_none_less(
+    steps: list[tuple[int, int, float, int]], limit: Limit
+) -> None:
+    """Both bounds for each of the four quantities, and each wait, against a list of all that happened."""
+    tally, oracle, now, started = Tally(), Oracle(), 0, 20_000 * DAY_US + DAY_US * 23 // 24
+    for pause, amount, share, settled in steps:
+        now += pause
+        for call in [call for call in oracle.calls if call.open][:settled]:
+            call.charged = round(call.charged * share)  # an engine produces no more than was asked of it
+            call.open = False
+            tally.settle(call.lease, call.charged)
+        room = oracle.requests_in(now) < limit.requests_per_minute
+        places = sum(call.open for call in oracle.calls) < limit.concurrent_requests
+        verdict = tally.enter(HOLDER, limit, now)
+        assert isinstance(verdict, Lease) == (room and places)
+        if isinstance(verdict, Refused):
+            assert (verdict.reason is Reason.OVER_RATE) == (not room)
+            again = copy.deepcopy(tally).enter(HOLDER, limit, now + verdict.retry_after * SECOND)
+            assert isinstance(again, Lease) or again.reason is Reason.OVER_CONCURRENCY
+            assert verdict.retry_after * SECOND - verdict.wait_us < SECOND
+        if room:
+            oracle.requests.append(now)
+        if isinstance(verdict, Refused):
+            continue
+        call = Call(verdict, now, 0)
+        minute, day = oracle.tokens_in(now), oracle.tokens_of((started + now) // DAY_US, started)
+        fits_minute = limit.tokens_per_minute is None or minute + min(amount, limit.tokens_per_minute) <= (
+            limit.tokens_per_minute
+        )
+        fits_day = limit.tokens_per_day is None or day + min(amount, limit.tokens_per_day) <= limit.tokens_per_day
+        refusal = tally.reserve(verdict, amount, now, started + now)
+        assert (refusal is None) == (fits_minute and fits_day)
+        if refusal is None:
+            call.charged = amount
+        else:
+            later = now + refusal.retry_after * SECOND
+            assert copy.deepcopy(tally).reserve(copy.deepcopy(verdict), amount, later, started + later) is None
+        oracle.calls.append(call)

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.dialects.call import Call
+from gateway.dialects.registry import DIALECTS
+from gateway.policy.decision import Change, Permit
+from gateway.policy.usage_wish import usage_wish
+
+NAME = "stream_options.include_usage"
+ASKED = {"stream_options": {"include_usage": True}}
+
+
+@pytest.mark.parametrize("fields", [{}, {"stream_options": None}, {"stream_options": {"include_usage": False}}])
+@pytest.mark.parametrize("dialect", ["openai-chat", "openai-completions"])
+def test_a_stream_is_asked_for_its_count_where_the_caller_does_not_ask(fields: dict[str, Any], dialect: str) -> None:
+    (wish,) = usage_wish(DIALECTS[dialect], Call(fields), Permit(stream=True))
+    assert (wish.field, wish.value) == (NAME, True)
+
+
+def test_what_the_policy_takes_away_is_asked_for_all_the_same() -> None:
+    permit = Permit((Change("drop", "stream_options"),), stream=True)
+    assert usage_wish(DIALECTS["openai-chat"], Call(ASKED), permit)
+
+
+@pytest.mark.parametrize(
+    "dialect,fields,permit",
+    [
+        ("openai-chat", ASKED, Permit(stream=True)),
+        ("openai-chat", {}, Permit((Change("replace", NAME, value=True),), stream=True)),
+        ("openai-chat", {}, Permit()),
+        ("openai-responses", {}, Permit(stream=True)),
+        ("openai-embeddings", {}, Permit()),
+    ],
+)
+def test_nothing_is_asked_for_twice_or_where_it_is_told_or_means_nothing(
+    dialect: str, fields: dict[str, Any], permit: Permit
+) -> None:
+    assert usage_wish(DIALECTS[dialect], Call(fields), permit) == []
