@@ -25,7 +25,7 @@ from tests.simulators.signing import compact, hmac_sha256, signing_input
 if TYPE_CHECKING:
     from tests.e2e.site import Site
 
-STAGES = ("gate", "wall", "who", "what")
+STAGES = ("gate", "wall", "who", "what", "how-much")
 REPORTS = orjson.loads(Path(__file__).parents[1].joinpath("corpus", "reports.json").read_bytes())
 OFF: dict[str, Any] = {"enable_thinking": False}
 
