@@ -85,8 +85,9 @@ test-clients: .venv-clients/built  ## LangChain and LiteLLM as partners have the
 test-vllm: $(STAMP)  ## the gateway in front of a real vLLM on the CPU, which this installs (python3.11, 4 minutes)
 	$(PY) -m pytest tests/vllm
 
-test-peers: $(STAMP) .venv-peers/built  ## nginx, Envoy and vllm-router under the raw cases of the corpus; CI=true: none may be missing
+test-peers: $(STAMP) .venv-peers/built  ## nginx, Envoy and vllm-router under the raw cases of the corpus, LiteLLM as an engine; CI=true: none may be missing
 	$(PY) -m tests.peers.compare
+	$(PY) -m pytest tests/peers
 
 TARGET ?= target headers strict-json form event-stream response credential compact-jws chat responses response-events messages message-events edge differential audit log
 SECONDS ?= 60

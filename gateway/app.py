@@ -7,9 +7,11 @@ what was stays.
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from os import urandom
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import structlog
@@ -17,9 +19,11 @@ import structlog
 from gateway.adapters.authenticator import Authenticator, signers_of
 from gateway.adapters.catalogue import EngineCatalogue
 from gateway.adapters.clock import SystemClock, new_request_id
+from gateway.adapters.engine import Engine
 from gateway.adapters.engine_client import EngineClient
-from gateway.adapters.engine_pool import EnginePool
+from gateway.adapters.engine_pool import CaFileUnusable, EnginePool, trust
 from gateway.adapters.engine_queue import EngineQueue, QueuedDispatcher
+from gateway.adapters.engine_watch import EngineWatch
 from gateway.adapters.introspection import IntrospectionSource, Introspector
 from gateway.adapters.issuer_http import IssuerHttp
 from gateway.adapters.journal import Journal
@@ -36,6 +40,7 @@ from gateway.identity.dpop import Proofs
 from gateway.identity.issuer import AccessTokenIssuer, IntrospectionIssuer
 from gateway.policy.cache_salt import SHORTEST_SECRET, CacheSalts
 from gateway.policy.model import Deadlines
+from gateway.policy.warm_up import warm_ups
 from gateway.ports import Ports
 from gateway.settings import OPS
 
@@ -49,6 +54,10 @@ if TYPE_CHECKING:
     from gateway.adapters.ops import Readiness
     from gateway.policy.model import Plane
     from gateway.settings import Settings
+
+
+FIRST_TRIES_S = 3.0
+"""Seconds that engines have to get ready before listeners open without them."""
 
 
 class Misfit(Exception):  # noqa: N818  (says what is so)
@@ -80,19 +89,9 @@ class Gateway:
 
     def __init__(self, settings: Settings, planes: Sequence[Plane], log: AuditLog, metrics: Metrics) -> None:
         self.settings = settings
-        self.clients = {
-            name: EngineClient(
-                EnginePool(
-                    engine.urls[0],
-                    idle=engine.pool,
-                    keep_alive_s=engine.keep_alive,
-                    connect_s=settings.deadlines.connect,
-                ),
-                engine.api_key.get_secret_value() if engine.api_key else None,
-            )
-            for name, engine in settings.engines.items()
-        }
-        self.catalogue = EngineCatalogue(self.clients)
+        self.engines = {name: _engine(settings, name) for name in settings.engines}
+        self._watches = {name: EngineWatch(engine) for name, engine in self.engines.items()}
+        self.catalogue = EngineCatalogue(self.engines)
         self._fetcher = JwksFetcher()
         self.key_sets = KeySets({name: _source(settings, name) for name in settings.issuers}, self._fetcher)
         self._issuer_http = IssuerHttp()
@@ -104,7 +103,7 @@ class Gateway:
             for name, engine in settings.engines.items()
             if engine.in_flight is not None
         }
-        self._dispatcher = QueuedDispatcher(Relay(self.clients, metrics, settings.sse_keep_alive), queues, metrics)
+        self._dispatcher = QueuedDispatcher(Relay(self.engines, metrics, settings.sse_keep_alive), queues, metrics)
         self._journal = Journal(log, metrics)
         self._clock = SystemClock()
         self._shared = _shared_ledger(settings)
@@ -129,7 +128,7 @@ class Gateway:
 
     async def readiness(self, *, draining: bool) -> Readiness:
         """Report whether this process can do its work."""
-        report = await readiness(self.planes, self.catalogue, self.key_sets, draining=draining)
+        report = readiness(self.planes, self.engines, self.key_sets, draining=draining)
         if self._shared is None or await self._shared.answers():
             return report
         return replace(report, ready=False, problems=(*report.problems, "the ledger does not answer"))
@@ -146,6 +145,9 @@ class Gateway:
         problems = [*misfits(self.settings, served)]
         if problems:
             raise Misfit(*problems)
+        asked = warm_ups(served.values())
+        for name, watch in self._watches.items():
+            watch.warm_ups = [warm_up for warm_up in asked if warm_up.engine == name]
         self.key_sets.keep({name: signer for plane in served.values() for name, signer in signers_of(plane).items()})
         return {listener: self._enforcement(plane) for listener, plane in served.items()}
 
@@ -169,17 +171,27 @@ class Gateway:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep keys fresh within this block, and close what is open behind it."""
+        """Keep keys fresh and engines watched within this block, and close what is open behind it.
+
+        It begins when each replica has been tried once, or has had its time for that: a request that comes before
+        would find no engine ready.
+        """
         try:
             async with AsyncExitStack() as stack:
                 await stack.enter_async_context(self.key_sets.running())
                 await stack.enter_async_context(self._introspector.running())
                 if self._shared is not None:
                     await stack.enter_async_context(self._shared.running())
+                for watch in self._watches.values():
+                    await stack.enter_async_context(watch.running())
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(FIRST_TRIES_S):
+                        for watch in self._watches.values():
+                            await watch.tried()
                 yield
         finally:
-            for client in self.clients.values():
-                client.pool.close()
+            for engine in self.engines.values():
+                engine.close()
             await self._fetcher.close()
             await self._issuer_http.close()
 
@@ -217,12 +229,31 @@ def misfits(settings: Settings, served: Mapping[str, Plane]) -> list[str]:
             for name, trust in plane.callers.items()
             if isinstance(trust, IntrospectionIssuer) and name not in _introspection_sources(settings)
         ]
-    problems += [
-        f"GATEWAY_ENGINES__{_upper(name)}__URLS has {len(engine.urls)} URLs; this version uses one for each engine."
-        for name, engine in settings.engines.items()
-        if len(engine.urls) > 1
-    ]
     return problems
+
+
+def _engine(settings: Settings, name: str) -> Engine:
+    """Make an engine with the connections of each of its replicas. Raises ``Misfit``."""
+    engine = settings.engines[name]
+    key = engine.api_key.get_secret_value() if engine.api_key else None
+    try:
+        tls = trust(engine.ca_file) if any(url.tls for url in engine.urls) else None
+    except CaFileUnusable as unusable:
+        raise Misfit(f"GATEWAY_ENGINES__{_upper(name)}__CA_FILE {unusable}.") from None
+    clients = [
+        EngineClient(
+            EnginePool(
+                url,
+                idle=engine.pool,
+                keep_alive_s=engine.keep_alive,
+                connect_s=settings.deadlines.connect,
+                tls=tls,
+            ),
+            key,
+        )
+        for url in engine.urls
+    ]
+    return Engine(name, clients, engine.affinity_slack, monotonic)
 
 
 def _shared_ledger(settings: Settings) -> ValkeyLedger | None:

@@ -121,9 +121,22 @@ def parser() -> argparse.ArgumentParser:
     token.add_argument(
         "--for", dest="policy", type=Path, metavar="POLICY", help="say on standard error what this policy makes of it"
     )
+    _imports(commands)
     _logs(command("usage", _usage, "Add up audit logs: requests and tokens by day, client and model.", json=True))
     command("schema", _schema, "Print the JSON Schema of policy files.")
     return top
+
+
+def _imports(commands: argparse._SubParsersAction[_Parser]) -> None:
+    text = "Read another gateway's configuration, and write models and settings from it."
+    importing = commands.add_parser("import", help=text, description=text, allow_abbrev=False)
+    text = "LiteLLM's: entries of model_list become models and engines; what has no counterpart is named."
+    litellm = importing.add_subparsers(metavar="GATEWAY", required=True).add_parser(
+        "litellm", help=text, description=text, allow_abbrev=False
+    )
+    litellm.set_defaults(run=_import_litellm)
+    litellm.add_argument("file", type=Path, metavar="CONFIG.yaml", help="the file that LiteLLM is started with")
+    litellm.add_argument("--json", action="store_true", help="print JSON for machines")
 
 
 def _logs(usage: argparse.ArgumentParser) -> None:
@@ -268,6 +281,28 @@ def _token(options: argparse.Namespace) -> int:
     for check in checks:
         sys.stderr.write(f"{check.sentence}\n")
     return HOLDS if token and all(check.fits for check in checks) else FOUND
+
+
+def _import_litellm(options: argparse.Namespace) -> int:
+    from gateway.review.litellm import translate
+    from gateway.review.litellm_file import NotImportable, read
+
+    try:
+        imported = translate(read(_file(options.file), str(options.file)), os.environ)
+    except NotImportable as error:
+        raise Misused(str(error)) from None
+    print(imported.as_json() if options.json else imported.as_text())
+    for problem in () if options.json else imported.lost:
+        sys.stderr.write(f"{problem}\n")
+    return FOUND if imported.lost else HOLDS
+
+
+def _file(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise Misused(f"{path} cannot be read: {why}.") from None
 
 
 def _usage(options: argparse.Namespace) -> int:

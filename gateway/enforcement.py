@@ -11,10 +11,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic
 
+from gateway.anonymous import Anonymous, Notice
 from gateway.audit import AuditRecord, Outcome, Verdict
 from gateway.dialects.form_body import FormBody
 from gateway.dialects.openai_models import ModelEntry, model_body, models_body
 from gateway.dialects.registry import DIALECTS, FACTS
+from gateway.engine.choice import mark
 from gateway.gatehouse import Gatehouse
 from gateway.identity import dpop
 from gateway.identity.challenge import challenge
@@ -22,7 +24,6 @@ from gateway.limits.waiting_room import RANKS
 from gateway.policy.cache_salt import isolated
 from gateway.policy.decide import admit, endpoint_for, judge
 from gateway.policy.decision import Deny
-from gateway.policy.plane_metadata import metadata_of, refused_question
 from gateway.policy.usage_wish import usage_wish
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
 from gateway.reasons import Malformed, Reason, Unavailable
@@ -73,7 +74,7 @@ class Enforcement(Generic[InboundT]):
         self._targets = {path: Target.parse(path) for path in plane.endpoints}  # what nearly everybody asks for
         self._deadlines = {endpoint.name: _resolved(endpoint.deadlines, deadlines) for endpoint in endpoints}
         self._default_dialect = DIALECTS["openai-chat"]
-        self._metadata = metadata_of(plane)
+        self._anonymous = Anonymous(plane)
 
     async def serve(self, inbound: InboundT) -> None:
         """Answer one request and record it, whatever happens."""
@@ -116,8 +117,8 @@ class Enforcement(Generic[InboundT]):
         reading = self._read(inbound, record)
         if isinstance(reading, Deny):
             return Refusal.of(reading)
-        if isinstance(reading, RequestHeaders):
-            await self._describe(inbound, record, reading)
+        if isinstance(reading, Notice):
+            await self._notify(inbound, record, reading)
             return None
         visitor = await self._gatehouse.enter(reading.credential, reading.headers, inbound.peer, reading.asked)
         record.subject = visitor.principal.subject
@@ -152,8 +153,8 @@ class Enforcement(Generic[InboundT]):
             await passage.leave()
             record.usage = passage.usage
 
-    def _read(self, inbound: InboundT, record: AuditRecord) -> _Reading | RequestHeaders | Deny:
-        """Room 2: syntax, then host, path, method, query, credential; headers alone if the metadata are asked for."""
+    def _read(self, inbound: InboundT, record: AuditRecord) -> _Reading | Notice | Deny:
+        """Room 2: syntax, then host, path, method, query, credential; a notice where no caller is needed."""
         if inbound.refusal is not None:
             raise inbound.refusal
         not_canonical = None
@@ -164,6 +165,7 @@ class Enforcement(Generic[InboundT]):
                 raise
             not_canonical, target = malformed, None  # a 404 like any other: syntax and host come first
         headers = RequestHeaders.parse(inbound.headers, http_version=inbound.http_version, hosts=self._hosts)
+        raw, inbound.lines = inbound.headers, self._anonymous.lines(headers.origin)
         inbound.headers = []  # a stream may last for minutes: what nobody reads again must not last with it
         record.client_request_id = headers.request_id
         record.edge_ip = headers.cf_connecting_ip
@@ -172,8 +174,9 @@ class Enforcement(Generic[InboundT]):
             raise Unavailable(Reason.AUDIT_UNAVAILABLE)
         if target is None:
             raise not_canonical or Malformed(Reason.TARGET_MALFORMED)
-        if self._metadata and target.path == self._metadata.path:
-            return refused_question(inbound.method, target) or headers
+        notice = self._anonymous.notice(inbound.method, target, headers, raw)
+        if notice is not None:
+            return notice
         endpoint = endpoint_for(self.plane, inbound.method, target)
         if isinstance(endpoint, Deny):
             return endpoint
@@ -185,12 +188,12 @@ class Enforcement(Generic[InboundT]):
         asked = dpop.Asked(inbound.method, headers.host, target.path.decode("ascii"), inbound.certificate)
         return _Reading(endpoint, headers, credential, asked)
 
-    async def _describe(self, inbound: InboundT, record: AuditRecord, headers: RequestHeaders) -> None:
-        """Answer with the plane's metadata (RFC 9728 §3.2): to anybody who passes the lock of the edge."""
-        await self._gatehouse.open_edge(headers.access_assertion)
-        if self._metadata:
-            record.verdict, record.outcome, record.status = Verdict.PERMIT, Outcome.OK, _OK
-            inbound.answer(_OK, [*_lines(record.id), b"content-type: application/json\r\n"], self._metadata.body)
+    async def _notify(self, inbound: InboundT, record: AuditRecord, notice: Notice) -> None:
+        """Answer what needs no caller."""
+        if notice.locked:
+            await self._gatehouse.open_edge(notice.assertion)
+        record.verdict, record.outcome, record.status = Verdict.PERMIT, Outcome.OK, _OK
+        inbound.answer(_OK, [*_lines(record.id), *notice.lines], notice.body)
 
     async def _judge(
         self,
@@ -240,6 +243,8 @@ class Enforcement(Generic[InboundT]):
             [*_lines(record.id), *_named(permit.changes, record.changes)],
             hides_usage=bool(wish),
             rank=RANKS[grant.client.limit.priority],
+            model=permit.model.served_as,
+            mark=mark(grant.client.name, call.fields),
         )
         if spool is not None and isinstance(dialect, FormBody):
             request.body, request.upload = written(dialect, call, permit.changes, spool, ports.new_id())
@@ -325,7 +330,7 @@ class Enforcement(Generic[InboundT]):
             refusal.reason,
             self.plane.name,
             endpoint.needs if endpoint else (),
-            self._metadata.url if self._metadata else None,
+            self._anonymous.metadata.url if self._anonymous.metadata else None,
             proofs=" ".join(dpop.ALGORITHMS) if self._gatehouse.takes_proofs else "",
             code=refusal.code,
         )

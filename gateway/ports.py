@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 class Inbound(Protocol):
     """Room 1, the door, as the enforcement sees it: one request, and the way back.
 
-    ``keep_alive``: whether the connection goes on behind the answer.
+    ``keep_alive``: whether the connection goes on behind the answer. ``lines``: what the head of the answer says
+    besides, whatever it is.
     """
 
     method: str
@@ -40,6 +41,7 @@ class Inbound(Protocol):
     peer: str | None
     refusal: Malformed | None
     keep_alive: bool
+    lines: tuple[bytes, ...]
     bytes_in: int
     bytes_out: int
 
@@ -95,6 +97,7 @@ class UpstreamRequest:
     No byte of the caller's target or header fields is in it. ``deadlines`` are resolved: no ``None`` is left.
     ``upload``: set for a form, ``None`` for JSON. ``hides_usage``: the gateway alone asked for the event with the
     engine's count. ``rank``: who goes first where requests wait, the least of them. ``meter`` reads the answer.
+    ``model``: the name at the engine. ``mark`` says which requests begin alike (``engine.choice``).
     """
 
     id: str
@@ -108,6 +111,8 @@ class UpstreamRequest:
     deadlines: Deadlines
     lines: list[bytes]
     upload: Upload | None = None
+    model: str = ""
+    mark: bytes | None = field(default=None, repr=False)
     hides_usage: bool = False
     rank: int = 1
     meter: Meter = field(init=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gateway.engine.complaint import CORE_DIED, OUT_OF_MEMORY, complaint
 from gateway.reasons import ANSWERS, PUBLIC, Malformed, Reason, Unavailable
 
 if TYPE_CHECKING:
@@ -83,7 +84,11 @@ class Refusal:
 
     @classmethod
     def of_engine(cls, status: int, message: str | None, retry_after: str) -> Refusal:
-        """Word an engine's error answer: what is the caller's to mend is passed on, what is ours is not."""
+        """Word an engine's error answer: what is the caller's to mend is passed on, what is ours is not.
+
+        What its words tell is named (``engine.complaint``), in the record and, of a 5xx, in place of them.
+        """
+        known = complaint(status, message)
         text = (message or "The engine refused the request.")[:MESSAGE_AT_MOST]
         if status in (_UNAUTHORIZED, _FORBIDDEN):
             return cls._failed(Reason.ENGINE_REFUSED_GATEWAY, _BAD_GATEWAY)
@@ -92,21 +97,25 @@ class Refusal:
                 Reason.ENGINE_ERROR, status, "The engine does not serve this model at the moment.", made_here=False
             )
         if status == _TOO_MANY:
-            return cls(Reason.ENGINE_OVERLOADED, status, text, retry_after=retry_after, made_here=False)
+            return cls(Reason.ENGINE_OVERLOADED, status, text, record=known, retry_after=retry_after, made_here=False)
         if _BAD_REQUEST <= status < _SERVER_ERROR:
-            return cls(Reason.ENGINE_ERROR, status, text, made_here=False)
+            return cls(Reason.ENGINE_ERROR, status, text, record=known, made_here=False)
         if status == _UNAVAILABLE:
-            return cls._failed(Reason.ENGINE_OVERLOADED, status, retry_after)
+            broken = known in {CORE_DIED, OUT_OF_MEMORY}
+            reason = Reason.ENGINE_ERROR if broken else Reason.ENGINE_OVERLOADED
+            return cls._failed(reason, status, retry_after, known)
         if status == _GATEWAY_TIMEOUT:
             return cls._failed(Reason.ENGINE_TIMEOUT, status)
         if status >= _SERVER_ERROR:
             passed = status if _SERVER_ERROR < status <= _LAST_STATUS else _BAD_GATEWAY
-            return cls._failed(Reason.ENGINE_ERROR, passed)
+            return cls._failed(Reason.ENGINE_ERROR, passed, known=known)
         return cls._failed(Reason.ENGINE_MALFORMED, _BAD_GATEWAY)
 
     @classmethod
-    def _failed(cls, reason: Reason, status: int, retry_after: str = "") -> Refusal:
-        return cls(reason, status, ANSWERS[reason].sentence, retry_after=retry_after)
+    def _failed(cls, reason: Reason, status: int, retry_after: str = "", known: str = "") -> Refusal:
+        sentence = ANSWERS[reason].sentence
+        message = f"{sentence.removesuffix('.')} ({known})." if known else sentence
+        return cls(reason, status, message, record=known, retry_after=retry_after)
 
     @property
     def public(self) -> Reason:

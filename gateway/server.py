@@ -82,9 +82,16 @@ async def _run(settings: Settings) -> None:
                 )
         _say(gateway)
         process = _Process(settings, gateway, files, log, metrics)
-        await process.open()
+        unusable: Unusable | None = None
         async with gateway.running():
-            await process.run()
+            try:
+                await process.open()
+            except Unusable as error:
+                unusable = error  # raised in here it would come out as one of a group
+            else:
+                await process.run()
+        if unusable is not None:
+            raise unusable
     finally:
         log.close()
 

@@ -55,6 +55,13 @@ def integer(text: str) -> int:
     return int(text)
 
 
+def integer_or_zero(text: str) -> int:
+    """Read a whole number."""
+    if _INTEGER.fullmatch(text) is None:
+        raise ValueError("must be a whole number from 0 up, in digits")
+    return int(text)
+
+
 def boolean(text: str) -> bool:
     """Read ``true`` or ``false``."""
     if text not in {"true", "false"}:
@@ -142,6 +149,7 @@ LogLevelName = Literal["debug", "info", "warning", "error"]
 Seconds = Annotated[float, BeforeValidator(duration)]
 SecondsOrZero = Annotated[float, BeforeValidator(duration_or_zero)]
 Count = Annotated[int, BeforeValidator(integer)]
+CountOrZero = Annotated[int, BeforeValidator(integer_or_zero)]
 Boolean = Annotated[bool, BeforeValidator(boolean)]
 Secret = Annotated[SecretStr, BeforeValidator(secret)]
 LongSecret = Annotated[SecretStr, BeforeValidator(long_secret)]

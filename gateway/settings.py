@@ -36,12 +36,16 @@ class _Part(BaseModel):
 class Engine(_Part):
     """How to reach one engine of the policies: replicas, the gateway's own key for it, and connections kept open.
 
+    ``ca_file``: the only authorities whose certificates are believed, in PEM. ``affinity_slack``: how many requests
+    busier than the least busy a replica may be and still get those that begin as its others do.
     ``in_flight``: the most requests that it gets at one time; so many more may be ``waiting``, and so long they
     ``wait``. Without it, whatever is permitted is sent at once.
     """
 
     urls: values.EngineUrls
     api_key: values.Secret | None = None
+    ca_file: values.File | None = None
+    affinity_slack: values.CountOrZero = 8
     pool: values.Count = 256
     keep_alive: values.SecondsOrZero = 4.0
     plain_http: values.Boolean = False
@@ -225,6 +229,8 @@ def _contradictions(settings: Settings) -> Iterator[str]:
         if name not in settings.listeners:
             yield f"{variable(('hosts', name))} has no listener: set {variable(('listeners', name))}."
     for name, engine in settings.engines.items():
+        if engine.ca_file is not None and not any(url.tls for url in engine.urls):
+            yield f"{variable(('engines', name, 'ca_file'))} has no use: none of the engine's URLs is https."
         if not engine.plain_http and any(url.plain_beyond_loopback for url in engine.urls):
             yield (
                 f"{variable(('engines', name, 'urls'))} has an http URL beyond loopback, where prompts and the "

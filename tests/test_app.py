@@ -14,7 +14,7 @@ from gateway.adapters.metrics import Metrics
 from gateway.app import Gateway, Misfit, misfits
 from gateway.policy.compile import compile_plane
 from gateway.wire.hosts import HostRule
-from tests.adapters.relaying import playing, whole
+from tests.adapters.relaying import playing, warmed, whole
 from tests.adapters.wiring import serving
 from tests.simulators.resp_server import resp_server
 from tests.small_house import INSIDE, POLICY, chat, settings_of
@@ -42,6 +42,13 @@ TOKENS = POLICY.replace(
     "        client_claim: azp\n"
     "        longest_lifetime: 1h\n",
 )
+
+
+@pytest.fixture(autouse=True)
+def told() -> Iterator[None]:
+    """Catch what the operator is told, wherever it would go by now."""
+    with structlog.testing.capture_logs():
+        yield
 
 
 @pytest.fixture
@@ -111,11 +118,14 @@ def test_tokens_for_certificates_need_a_listener_that_asks_for_them(tmp_path: Pa
     assert problems(settings_of(tmp_path), proofs) == []
 
 
-def test_replicas_of_an_engine_are_a_misfit_in_this_version(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path, "http://127.0.0.1:1,http://127.0.0.1:2")
-    assert problems(settings, POLICY) == [
-        "GATEWAY_ENGINES__MAIN__URLS has 2 URLs; this version uses one for each engine."
-    ]
+def test_authorities_that_cannot_be_used_are_a_misfit(tmp_path: Path, log: AuditLog) -> None:
+    none, empty = tmp_path / "none.pem", tmp_path / "empty.pem"
+    empty.write_text("no certificate", "utf-8")
+    for file, why in ((none, "cannot be read: No such file or directory"), (empty, "holds no certificate in PEM")):
+        settings = settings_of(tmp_path, "https://127.0.0.1:9", ENGINES__MAIN__CA_FILE=str(file))
+        with pytest.raises(Misfit) as misfit:
+            Gateway(settings, [PUBLIC_PLANE], log, Metrics())
+        assert str(misfit.value) == f"GATEWAY_ENGINES__MAIN__CA_FILE {why}."
 
 
 def test_a_misfit_says_all_its_problems(tmp_path: Path, log: AuditLog) -> None:
@@ -142,8 +152,16 @@ def test_there_is_an_application_for_each_listener_and_none_for_a_plane_without_
 def test_an_engine_gets_its_own_settings_and_key(tmp_path: Path, log: AuditLog) -> None:
     settings = settings_of(tmp_path, ENGINES__MAIN__API_KEY="engine-key", ENGINES__SPARE__URLS="http://127.0.0.1:8")
     gateway = Gateway(settings, [PUBLIC_PLANE], log, Metrics())
-    assert set(gateway.clients) == {"main", "spare"}
-    assert gateway.clients["main"].pool.address.host_field == "127.0.0.1:9"
+    assert set(gateway.engines) == {"main", "spare"}
+    (replica,) = gateway.engines["main"].replicas
+    assert replica.client.pool.address.host_field == "127.0.0.1:9"
+
+
+def test_each_url_of_an_engine_is_a_replica_with_connections_of_its_own(tmp_path: Path, log: AuditLog) -> None:
+    settings = settings_of(tmp_path, "http://127.0.0.1:9,unix:/run/vllm/main.sock")
+    replicas = Gateway(settings, [PUBLIC_PLANE], log, Metrics()).engines["main"].replicas
+    assert [replica.name for replica in replicas] == ["http://127.0.0.1:9", "unix:/run/vllm/main.sock"]
+    assert replicas[0].client.pool is not replicas[1].client.pool
 
 
 async def test_a_request_goes_through_the_whole_house(tmp_path: Path, log: AuditLog) -> None:
@@ -154,7 +172,7 @@ async def test_a_request_goes_through_the_whole_house(tmp_path: Path, log: Audit
         await line.send(whole(b'{"choices":[]}'))
 
     metrics = Metrics()
-    async with playing(play) as (_, url):
+    async with playing(warmed(play)) as (_, url):
         settings = settings_of(tmp_path, url, ENGINES__MAIN__API_KEY="engine-key")
         gateway = Gateway(settings, [PUBLIC_PLANE], log, metrics)
         async with gateway.running(), serving(_through(gateway)) as server:
@@ -166,7 +184,7 @@ async def test_a_request_goes_through_the_whole_house(tmp_path: Path, log: Audit
     assert (answer.status, answer.body) == (200, b'{"choices":[]}')
     assert b"authorization: Bearer engine-key\r\n" in seen[0]
     assert [broken.status, torn.status] == [400, 400]
-    assert not ready.ready  # the engine has no list of models
+    assert ready.ready
     records = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_bytes().splitlines()]
     assert [record["id"] for record in records] == [one.headers["x-request-id"] for one in (answer, broken, torn)]
     assert b"gateway_parser_refused_total 2.0" in metrics.render()
@@ -204,7 +222,7 @@ async def test_gateways_with_one_secret_divide_an_engine_s_cache_alike(
         salts.append(json.loads(line.body)["cache_salt"])
         await line.send(whole(b"{}"))
 
-    async with playing(play) as (_, url):
+    async with playing(warmed(play)) as (_, url):
         settings = settings_of(tmp_path, url, **environ)
         for _ in range(2):
             gateway = Gateway(settings, [PUBLIC_PLANE], log, Metrics())
@@ -253,15 +271,39 @@ async def test_connections_to_engines_are_closed_at_the_end(tmp_path: Path, log:
     async def play(line: Line) -> None:
         await line.send(whole(b"{}"))
 
-    async with playing(play) as (engine, url):
+    async with playing(warmed(play)) as (engine, url):
         settings = settings_of(tmp_path, url)
         gateway = Gateway(settings, [PUBLIC_PLANE], log, Metrics())
+        pool = gateway.engines["main"].replicas[0].client.pool
         async with gateway.running(), serving(_through(gateway)) as server:
             await server.ask(chat(str(settings.listeners["public"])))
-            assert gateway.clients["main"].pool.idle == 1
-        assert gateway.clients["main"].pool.idle == 0
+            assert pool.idle == 1
+        assert pool.idle == 0
         await asyncio.sleep(0.05)
         assert engine.open == 0
+
+
+async def test_a_reload_has_its_new_models_warmed_up_beside_the_traffic(tmp_path: Path, log: AuditLog) -> None:
+    asked: list[bytes] = []
+
+    async def play(line: Line) -> None:
+        if line.head.startswith(b"POST"):
+            asked.append(line.body)
+        await line.send(whole(b'{"data":[{"id":"local"},{"id":"other"}]}'))
+
+    async with playing(play) as (_, url):
+        gateway = Gateway(settings_of(tmp_path, url), [PUBLIC_PLANE], log, Metrics())
+        async with gateway.running():
+            assert asked
+            assert not [body for body in asked if b'"other"' in body]
+            gateway.reload([compile_plane(POLICY.replace("served_as: local", "served_as: other"), "public.yaml")])
+            (replica,) = gateway.engines["main"].replicas
+            for _ in range(500):
+                if "other" in replica.warm:
+                    break
+                assert replica.circuit.closed
+                await asyncio.sleep(0.01)
+    assert [body for body in asked if b'"other"' in body]
 
 
 async def test_with_a_shared_ledger_its_server_is_asked_and_its_absence_is_told(tmp_path: Path, log: AuditLog) -> None:

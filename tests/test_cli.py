@@ -265,6 +265,42 @@ def test_token_prints_a_token_for_the_next_command(
     assert main(["token", "--token-url", f"{issuer.origin}/token", "--client-id", "app"]) == MISUSED
 
 
+def test_import_writes_what_it_can_and_names_what_it_cannot(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Said
+) -> None:
+    file = tmp_path / "config.yaml"
+    entry = "{model_name: local, litellm_params: {model: hosted_vllm/m, api_base: $BASE, api_key: os.environ/UP}, "
+    text = f"model_list: [{entry}model_info: {{max_output_tokens: 9}}}}]\n"
+    monkeypatch.setenv("UP", "sk-real")
+    file.write_text(text.replace("$BASE", "'http://127.0.0.1:8000/v1'"), "utf-8")
+    assert main(["import", "litellm", str(file)]) == HOLDS
+    said = capsys.readouterr()
+    assert "GATEWAY_ENGINES__LOCAL__URLS=http://127.0.0.1:8000\n" in said.out
+    assert "sk-real" not in said.out + said.err
+    file.write_text(text.replace("$BASE", "'http://127.0.0.1:8000/v1', timeout: 5"), "utf-8")
+    assert main(["import", "litellm", str(file)]) == FOUND
+    assert "litellm_params.timeout: not carried over" in capsys.readouterr().err
+    assert main(["import", "litellm", str(file), "--json"]) == FOUND
+    assert len(orjson.loads(capsys.readouterr().out)["lost"]) == 1
+
+
+def test_import_refuses_a_key_in_the_file_and_a_file_that_cannot_be_read(tmp_path: Path, capsys: Said) -> None:
+    file = tmp_path / "config.yaml"
+    hard_coded = (
+        "model_list: [{model_name: a, litellm_params: {model: openai/m, api_base: 'http://[::1]', api_key: sk-1}}]"
+    )
+    file.write_text(hard_coded, "utf-8")
+    assert main(["import", "litellm", str(file)]) == MISUSED
+    said = capsys.readouterr()
+    assert "the key itself stands in the file" in said.err
+    assert (said.out, "sk-1" in said.err) == ("", False)
+    file.write_bytes(b"\xff")
+    assert main(["import", "litellm", str(file)]) == MISUSED
+    assert capsys.readouterr().err == f"{file} cannot be read: it is not UTF-8.\n"
+    assert main(["import", "litellm", str(tmp_path / "none")]) == MISUSED
+    assert capsys.readouterr().err.endswith("cannot be read: No such file or directory.\n")
+
+
 RECORD = b'{"time":"2026-12-01T10:00:00Z","plane":"p","client":"acme","model":"m","usage":{"prompt":3,"completion":4}}'
 
 

@@ -61,6 +61,7 @@ class Door:
     certificate: str | None = None
     refusal: Malformed | None = None
     keep_alive: bool = True
+    lines: tuple[bytes, ...] = ()
     bytes_in: int = 0
     bytes_out: int = 0
     body: bytes | BaseException = b""
@@ -89,7 +90,7 @@ class Door:
         if self.left:
             return
         headers: dict[str, str] = {}
-        for line in lines:
+        for line in (*lines, *self.lines):
             assert line.endswith(b"\r\n")
             assert not set(line[:-2]) & set(b"\r\n\0")
             name, colon, value = line[:-2].decode("ascii").partition(": ")
@@ -930,6 +931,107 @@ async def test_a_plane_that_takes_proofs_gives_a_nonce_with_each_challenge() -> 
     door = ask({"messages": "x"})
     await house.enforcement.serve(door)
     assert "dpop-nonce" not in door.answers[0][1]
+
+
+# Web pages
+
+PAGE = "https://ok.example"
+EXPOSING = {"access-control-allow-origin", "access-control-expose-headers", "vary"}
+
+
+def pages(**changes: Any) -> House:  # noqa: ANN401  (whatever a house takes)
+    return House(replace(plane(), cors_origins=frozenset({PAGE})), **changes)
+
+
+def preflight(target: bytes = b"/v1/chat/completions", **fields: str | None) -> Door:
+    asked = {"origin": PAGE, "access_control_request_method": "POST", "access_control_request_headers": "authorization"}
+    return ask(
+        b"",
+        method="OPTIONS",
+        target=target,
+        credential=None,
+        content_type=None,
+        content_length=None,
+        **{**asked, **fields},
+    )
+
+
+async def test_a_preflight_is_answered_before_a_credential_is_asked_for_and_reaches_no_engine() -> None:
+    house, door = pages(), preflight()
+    record = await house.serve(door)
+    ((status, headers, body),) = door.answers
+    assert (status, body) == (200, b"")
+    assert headers["access-control-allow-origin"] == PAGE
+    assert headers["access-control-allow-methods"] == "OPTIONS, POST"
+    assert headers["access-control-allow-headers"] == "authorization"
+    assert "access-control-allow-credentials" not in headers
+    assert (record.verdict, record.status, record.client) == (Verdict.PERMIT, 200, None)
+    assert house.gatehouse.asked == 0
+    assert not house.dispatch.requests
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"origin": "https://evil.example"}, {"origin": None}, {"access_control_request_method": None}, {"origin": "null"}],
+)
+async def test_a_preflight_from_elsewhere_is_a_method_that_is_not_there(fields: dict[str, Any]) -> None:
+    house, door = pages(), preflight(**fields)
+    assert (await house.serve(door)).reason is Reason.METHOD_NOT_ALLOWED
+    assert told(door)[1]["allow"] == "OPTIONS, POST"
+
+
+async def test_a_preflight_of_a_path_that_is_not_there_is_404() -> None:
+    house, door = pages(), preflight(b"/metrics")
+    assert (await house.serve(door)).reason is Reason.NO_SUCH_ENDPOINT
+
+
+async def test_without_origins_a_preflight_is_405_and_no_answer_speaks_of_pages() -> None:
+    house, door = House(), preflight()
+    assert (await house.serve(door)).reason is Reason.METHOD_NOT_ALLOWED
+    assert told(door)[1]["allow"] == "POST"
+    assert not EXPOSING & told(door)[1].keys()
+
+
+@pytest.mark.parametrize(
+    "door, status",
+    [
+        (ask(credential=None), 401),
+        (ask(b"["), 400),
+        (ask(target=b"/v1/x"), 404),
+        (ask({**HI, "model": "none"}), 404),
+        (ask(method="DELETE"), 405),
+        (ask(Malformed(Reason.BODY_TOO_LARGE)), 413),
+        (models(), 200),
+    ],
+)
+async def test_whatever_the_answer_a_page_of_a_listed_origin_may_read_it(door: Door, status: int) -> None:
+    door.headers.append((b"origin", PAGE.encode()))
+    await pages().serve(door)
+    assert told(door)[0] == status
+    assert told(door)[1]["access-control-allow-origin"] == PAGE
+    assert "retry-after" in told(door)[1]["access-control-expose-headers"]
+    assert told(door)[1]["vary"] == "Origin"
+
+
+async def test_another_page_is_served_as_everybody_and_may_not_read() -> None:
+    door = models(origin="https://evil.example")
+    await pages().serve(door)
+    assert told(door)[0] == 200
+    assert EXPOSING & told(door)[1].keys() == {"vary"}
+
+
+async def test_a_stream_bears_the_lines_of_its_page() -> None:
+    house, door = pages(), ask({**HI, "stream": True}, origin=PAGE)
+    await house.serve(door)
+    assert b"access-control-allow-origin: https://ok.example\r\n" in door.lines
+
+
+async def test_head_is_get_where_pages_may_read_and_nowhere_else() -> None:
+    for house, status in ((pages(), 200), (House(), 405)):
+        door = models()
+        door.method = "HEAD"
+        await house.serve(door)
+        assert told(door)[0] == status
 
 
 # Forms

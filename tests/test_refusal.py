@@ -7,6 +7,7 @@ import json
 import pytest
 
 from gateway.dialects.registry import DIALECTS
+from gateway.engine.complaint import PROMPT_TOO_LONG
 from gateway.policy.decision import Deny
 from gateway.reasons import ANSWERS, PUBLIC, Malformed, Reason, Unavailable
 from gateway.refusal import MESSAGE_AT_MOST, Refusal
@@ -115,3 +116,29 @@ def test_a_time_to_wait_is_kept_where_waiting_helps(status: int, kept: bool) -> 
 def test_an_engines_message_is_bounded_and_never_empty() -> None:
     assert Refusal.of_engine(400, "x" * 10_000, "").message == "x" * MESSAGE_AT_MOST
     assert Refusal.of_engine(400, None, "").message == "The engine refused the request."
+
+
+@pytest.mark.parametrize(
+    "status, said, reason, message",
+    [
+        (
+            500,
+            "CUDA out of memory at /models/x",
+            Reason.ENGINE_ERROR,
+            "The engine failed while answering (out of memory).",
+        ),
+        (503, "EngineDeadError", Reason.ENGINE_ERROR, "The engine failed while answering (the engine core died)."),
+        (503, "no", Reason.ENGINE_OVERLOADED, "The engine has too much to do. Try again shortly (its queue is full)."),
+    ],
+)
+def test_what_ails_an_engine_is_named_and_its_words_are_not_passed_on(
+    status: int, said: str, reason: Reason, message: str
+) -> None:
+    refusal = Refusal.of_engine(status, said, "7")
+    assert (refusal.reason, refusal.message) == (reason, message)
+    assert refusal.record in message
+
+
+def test_a_prompt_that_is_too_long_is_named_in_the_record_and_told_in_the_engines_words() -> None:
+    refusal = Refusal.of_engine(400, "This model's maximum context length is 8 tokens.", "")
+    assert (refusal.message, refusal.record) == ("This model's maximum context length is 8 tokens.", PROMPT_TOO_LONG)

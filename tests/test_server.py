@@ -12,11 +12,12 @@ import stat
 import sys
 from contextlib import asynccontextmanager
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.adapters.relaying import LAST, STREAM, chunk, playing, whole
+from tests.adapters.relaying import LAST, MODELS, STREAM, chunk, playing, warmed, whole
 from tests.adapters.wiring import Client, Cut, get
 from tests.simulators.certificates import Authority
 from tests.small_house import INSIDE, KEY, POLICY, chat, environment
@@ -24,14 +25,13 @@ from tests.small_house import INSIDE, KEY, POLICY, chat, environment
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from tests.adapters.relaying import Line
     from tests.simulators.certificates import Pair
 
 EVENT = b'data: {"choices":[]}\n\n'
-MODELS = whole(b'{"data":[{"id":"local"}]}')
 PATIENCE_S = 20
+CONTROL = Path(__file__).parent / "policy" / "examples" / "control.yaml"
 
 
 class Running:
@@ -176,11 +176,12 @@ async def test_a_gateway_serves_until_it_is_told_to_stop_and_ends_with_status_0(
 
 async def test_what_a_policy_states_in_vain_is_said_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "inside.yaml").write_text(INSIDE, "utf-8")
-    (tmp_path / "demo.yaml").write_text(f"{POLICY}\ncors: {{origins: ['https://a.example.com']}}\n", "utf-8")
-    async with running(tmp_path) as gateway:
+    (tmp_path / "demo.yaml").write_text(POLICY, "utf-8")
+    (tmp_path / "control.yaml").write_text(CONTROL.read_text("utf-8"), "utf-8")
+    async with running(tmp_path, LISTENERS__CONTROL=f"unix:{tmp_path}/control.sock") as gateway:
         closed = await gateway.said("plane stays closed: its listener has no address")
         assert (closed["plane"], closed["listener"]) == ("inside", "inside")
-        assert (await gateway.said("not enforced by this version"))["plane"] == "demo"
+        assert (await gateway.said("not enforced by this version"))["plane"] == "control"
 
 
 async def test_a_policy_that_does_not_compile_is_status_2_with_its_line(tmp_path: Path) -> None:
@@ -244,7 +245,7 @@ async def test_a_stream_under_way_comes_to_its_end_before_the_process_does(tmp_p
         await go.wait()
         await line.send(chunk(EVENT) + LAST)
 
-    async with playing(play) as (_, url), running(tmp_path, url) as gateway, gateway.client() as client:
+    async with playing(warmed(play)) as (_, url), running(tmp_path, url) as gateway, gateway.client() as client:
         client.send(chat(gateway.address(), stream=True))
         await client.head()
         assert await client.chunk() == EVENT
@@ -261,16 +262,13 @@ async def test_a_stream_under_way_comes_to_its_end_before_the_process_does(tmp_p
 
 async def test_the_ops_listener_tells_of_the_drain_until_the_end(tmp_path: Path) -> None:
     async def play(line: Line) -> None:
-        if line.head.startswith(b"GET"):
-            await line.send(MODELS)
-        else:
-            await line.send(STREAM + chunk(EVENT))
-            await line.gone()
+        await line.send(STREAM + chunk(EVENT))
+        await line.gone()
 
     with socket.create_server(("127.0.0.1", 0)) as free:
         ops = f"127.0.0.1:{free.getsockname()[1]}"
     more = {"LISTENERS__OPS": ops, "DEADLINES__DRAIN": "10s"}
-    async with playing(play) as (_, url), running(tmp_path, url, **more) as gateway, gateway.client() as client:
+    async with playing(warmed(play)) as (_, url), running(tmp_path, url, **more) as gateway, gateway.client() as client:
         client.send(chat(gateway.address(), stream=True))
         await client.head()
         gateway.tell(signal.SIGTERM)
@@ -289,7 +287,11 @@ async def test_what_outlasts_the_drain_is_told_so_and_recorded(tmp_path: Path, s
         await line.gone()
 
     drain = {"DEADLINES__DRAIN": "1s"}
-    async with playing(play) as (_, url), running(tmp_path, url, **drain) as gateway, gateway.client() as client:
+    async with (
+        playing(warmed(play)) as (_, url),
+        running(tmp_path, url, **drain) as gateway,
+        gateway.client() as client,
+    ):
         client.send(chat(gateway.address(), stream=True))
         await asyncio.sleep(0.3)
         gateway.tell(signal.SIGTERM)
@@ -314,7 +316,7 @@ async def test_told_twice_it_does_not_wait(tmp_path: Path) -> None:
         await line.send(STREAM + chunk(EVENT))
         await line.gone()
 
-    async with playing(play) as (_, url), running(tmp_path, url) as gateway, gateway.client() as client:
+    async with playing(warmed(play)) as (_, url), running(tmp_path, url) as gateway, gateway.client() as client:
         client.send(chat(gateway.address(), stream=True))
         await client.head()
         gateway.tell(signal.SIGTERM)
@@ -409,7 +411,7 @@ async def test_planes_and_operators_are_served_over_tls_and_drained_as_ever(tmp_
         await go.wait()
         await line.send(chunk(EVENT) + LAST)
 
-    async with playing(play) as (_, url), running(tmp_path, url, **more) as gateway:
+    async with playing(warmed(play)) as (_, url), running(tmp_path, url, **more) as gateway:
         assert all(line["tls"] for line in gateway.lines if line["event"] == "listening")
         ready = get("/readyz").replace(b"host: x", f"host: {ops}".encode())
         assert (await gateway.ask(ready, "OPS", tls=tls))[0] == 200

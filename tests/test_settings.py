@@ -124,6 +124,28 @@ def test_what_would_leave_something_open_if_it_were_ignored_is_refused(name: str
     assert "this version" in problem or "in memory" in problem
 
 
+def test_an_engine_has_as_many_replicas_as_urls() -> None:
+    urls = "http://127.0.0.1:8000,unix:/run/vllm/b.sock,https://gpu.internal"
+    ca = {"ENGINES__MAIN__CA_FILE": "/etc/ca.pem", "ENGINES__MAIN__AFFINITY_SLACK": "0"}
+    engine = load_settings(_environ(ENGINES__MAIN__URLS=urls, **ca)).engines["main"]
+    assert [str(url) for url in engine.urls] == [
+        "http://127.0.0.1:8000",
+        "unix:/run/vllm/b.sock",
+        "https://gpu.internal:443",
+    ]
+    assert (engine.ca_file, engine.affinity_slack) == (Path("/etc/ca.pem"), 0)
+
+
+def test_authorities_without_https_have_no_use() -> None:
+    (problem,) = _problems(ENGINES__MAIN__URLS="http://127.0.0.1:8000", ENGINES__MAIN__CA_FILE="/etc/ca.pem")
+    assert problem == "GATEWAY_ENGINES__MAIN__CA_FILE has no use: none of the engine's URLs is https."
+
+
+def test_a_slack_is_a_whole_number() -> None:
+    (problem,) = _problems(ENGINES__MAIN__URLS="http://127.0.0.1:8000", ENGINES__MAIN__AFFINITY_SLACK="-1")
+    assert problem == "GATEWAY_ENGINES__MAIN__AFFINITY_SLACK must be a whole number from 0 up, in digits."
+
+
 def test_a_ledger_that_gateways_share_has_its_password_beside_its_url() -> None:
     settings = load_settings(_environ(LEDGER="valkeys://gateway@cache.internal/2", LEDGER_PASSWORD="a-password"))
     assert settings.ledger == LedgerAddress(Tcp("cache.internal", 6379), tls=True, database=2, name="gateway")

@@ -29,6 +29,7 @@ class Door:
     certificate: str | None = None
     refusal: Malformed | None = None
     keep_alive = True
+    lines: tuple[bytes, ...] = ()
     bytes_in = bytes_out = 0
     answered = False
 

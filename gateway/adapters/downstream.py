@@ -50,7 +50,7 @@ class Downstream:
     __slots__ = (
         "_chunked", "_until_close", "_waiter", "answered", "body", "body_fault", "bytes_in", "bytes_out", "complete",
         "disconnected", "edge", "exchange", "expects_continue", "flow", "headers", "http_version", "keep_alive",
-        "method", "more_body", "peer", "refusal", "target", "transport",
+        "lines", "method", "more_body", "peer", "refusal", "target", "transport",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +82,7 @@ class Downstream:
         self.answered = False
         self.complete = False
         self.disconnected = False
+        self.lines: tuple[bytes, ...] = ()
         self.bytes_in = 0
         self.bytes_out = 0
         self._chunked = False
@@ -223,6 +224,7 @@ class Downstream:
         for name, value in self.edge.server_state.default_headers:
             head += name, b": ", value, b"\r\n"
         head += lines
+        head += self.lines
         if not self.keep_alive:
             head.append(b"connection: close\r\n")
         head.append(b"\r\n")

@@ -18,8 +18,26 @@ from gateway.reasons import Reason, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from gateway.addresses import EngineAddress
+
+
+class CaFileUnusable(Exception):  # noqa: N818  (says what is so)
+    """A file of authorities cannot be used; the text completes a sentence that names the setting."""
+
+
+def trust(ca_file: Path | None) -> ssl.SSLContext:
+    """Make what decides whether a certificate is believed: the authorities of a PEM file alone, or the system's.
+
+    Raises ``CaFileUnusable``.
+    """
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except ssl.SSLError:
+        raise CaFileUnusable("holds no certificate in PEM") from None
+    except OSError as error:
+        raise CaFileUnusable(f"cannot be read: {error.strerror}") from None
 
 
 class Receiver(Protocol):
@@ -106,17 +124,25 @@ class EnginePool:
     """The connections of one engine: ``idle`` at most so many, none older than ``keep_alive_s``.
 
     The age is kept below the engine's own keep-alive (vLLM's uvicorn closes after 5 s), so that a reused connection is
-    seldom stale.
+    seldom stale. ``tls``: whom an https engine must convince; the system's authorities when absent.
     """
 
-    def __init__(self, address: EngineAddress, *, idle: int, keep_alive_s: float, connect_s: float) -> None:
+    def __init__(
+        self,
+        address: EngineAddress,
+        *,
+        idle: int,
+        keep_alive_s: float,
+        connect_s: float,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.address = address
         self._at_most = idle
         self._keep_alive_s = keep_alive_s
         self._connect_s = connect_s
         self._idle: collections.deque[EngineConnection] = collections.deque()
         self._sweep: asyncio.TimerHandle | None = None
-        self._tls = ssl.create_default_context() if address.tls else None
+        self._tls = (tls or trust(None)) if address.tls else None
         self._shut = False
 
     def reuse(self) -> EngineConnection | None:

@@ -44,13 +44,24 @@ class CallerReadiness:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaReadiness:
+    """Whether a replica takes requests; ``state`` says why not, ``missing`` which models of the policy it lacks."""
+
+    ready: bool
+    state: str = ""
+    missing: tuple[str, ...] = ()
+    in_flight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class EngineReadiness:
-    """Whether an engine can take requests, and which models of the policy it serves or lacks."""
+    """Whether an engine can take requests, and which models of the policy it serves or lacks; replicas by address."""
 
     ready: bool
     state: str = ""
     models: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    replicas: Mapping[str, ReplicaReadiness] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from gateway.adapters.upload import send
+from gateway.engine.signal import signal_of
 from gateway.ports import Delivery, Ending, EngineAnswer
 from gateway.reasons import ANSWERS, Malformed, Reason, Unavailable
 from gateway.wire.event_stream import KEEP_ALIVE, EventBuffer
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gateway.adapters.downstream import Downstream
-    from gateway.adapters.engine_client import EngineClient
+    from gateway.adapters.engine import Engine, EngineReplica
     from gateway.adapters.engine_pool import EngineConnection
     from gateway.adapters.metrics import Metrics
+    from gateway.engine.replica import Ticket
     from gateway.ports import UpstreamRequest
 
 COLLECTED_AT_MOST = 64 * 1024
@@ -43,26 +45,31 @@ class Exchange:
     """One request and its answer. While it lives, the engine's connection belongs to it and to nothing else."""
 
     __slots__ = (
-        "_begun", "_client", "_collected", "_connection", "_downstream", "_events", "_first_byte_at", "_front", "_last",
-        "_loop", "_meter", "_paused", "_reader", "_request", "_silence_s", "_size", "_spoke", "_tail",
-        "_write", "done",
+        "_before", "_begun", "_collected", "_connection", "_downstream", "_events", "_first_byte_at", "_front", "_last",
+        "_loop", "_meter", "_paused", "_reader", "_replica", "_request", "_silence_s", "_size", "_spoke", "_tail",
+        "_ticket", "_write", "done",
     )  # fmt: skip
 
     def __init__(
-        self, request: UpstreamRequest, downstream: Downstream, client: EngineClient, silence_s: float
+        self,
+        request: UpstreamRequest,
+        downstream: Downstream,
+        replica: EngineReplica,
+        ticket: Ticket,
+        silence_s: float,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._request = request
         self._downstream = downstream
-        self._client = client
+        self._replica = replica
+        self._ticket = ticket
         self._silence_s = silence_s
         self._reader = ResponseReader()
         self._connection: EngineConnection | None = None
         self._events: EventBuffer | None = None
         self._collected: list[bytes] | None = None
         self._size = 0
-        self._tail = b""
-        self._front = b""
+        self._before = self._tail = self._front = b""
         self._paused = False
         self._begun = self._last = self._spoke = self._loop.time()
         self._write = downstream.write
@@ -75,7 +82,7 @@ class Exchange:
         self._connection = connection
         connection.receiver = self
         self._downstream.exchange = self
-        connection.transport.writelines((self._client.head(self._request), self._request.body))
+        connection.transport.writelines((self._replica.client.head(self._request), self._request.body))
         self._watch()
 
     # What the engine does
@@ -107,10 +114,10 @@ class Exchange:
         self._request.body = b""  # nothing is sent twice from here on
         downstream = self._downstream
         body = reader.take()
-        if body:
+        if body or reader.status != _OK:
             self._first_byte_at = self._last = self._loop.time()
+            self._replica.answered(self._ticket, self._last)
         if reader.status != _OK:
-            self._first_byte_at = self._last = self._loop.time()
             self._collected = []
             self._pass(body)
         elif not downstream.answered:
@@ -138,7 +145,7 @@ class Exchange:
             return body
         body = events.feed(body)
         if body:
-            self._tail = body
+            self._before, self._tail = self._tail, body
             self._spoke = self._last
             body = self._meter.events(body)
         return body
@@ -172,7 +179,7 @@ class Exchange:
             if self._paused:
                 connection.transport.resume_reading()
             if reader.keep_alive and not reader.excess:
-                self._client.pool.give_back(connection)
+                self._replica.client.pool.give_back(connection)
             else:
                 connection.transport.abort()
         if self._collected is not None:
@@ -189,8 +196,8 @@ class Exchange:
                 self._write(shown)
         self._downstream.exchange = None
         self._downstream.finish()
-        whole = self._events is None or dialect.ends(rest or self._tail)
-        self._end(Ending.DELIVERED, detail="" if whole else "the stream ended without its last event")
+        whole = self._events is None or dialect.ends(self._before + self._tail + rest)
+        self._end(Ending.DELIVERED, detail="" if whole else "the stream ended early, or with the engine's own error")
 
     def closed(self) -> None:
         """Learn that the engine's connection has ended."""
@@ -307,15 +314,15 @@ class Relay:
     (Cloudflare error 524); 0 for never.
     """
 
-    def __init__(self, clients: Mapping[str, EngineClient], metrics: Metrics, silence_s: float) -> None:
-        self._clients = clients
+    def __init__(self, engines: Mapping[str, Engine], metrics: Metrics, silence_s: float) -> None:
+        self._engines = engines
         self._metrics = metrics
         self._silence_s = silence_s
 
     async def forward(self, request: UpstreamRequest, inbound: Downstream) -> Delivery:
         """Send a request to its engine and the answer to the client.
 
-        Raises ``Unavailable`` as ``EnginePool.connect`` does.
+        Raises ``Unavailable`` as ``Engine.choose`` and ``EnginePool.connect`` do.
         """
         if not request.stream:
             return await self._forward(request, inbound)
@@ -326,16 +333,41 @@ class Relay:
             self._metrics.stream_closed(request.plane, request.engine)
 
     async def _forward(self, request: UpstreamRequest, inbound: Downstream) -> Delivery:
+        """Send it to one replica; to another only where the first has not had a byte of it (RFC 9110 §9.2.2)."""
+        engine = self._engines[request.engine]
+        loop = asyncio.get_running_loop()
+        tried: list[EngineReplica] = []
+        while True:
+            replica = engine.choose(request.mark, request.model, tried)
+            ticket = replica.send(loop.time())
+            reason, detail, status = None, "", None
+            try:
+                delivery = await self._send(request, inbound, replica, ticket)
+                reason, detail, status = delivery.reason, delivery.detail, delivery.engine_status
+            except Unavailable as failure:
+                reason, detail = failure.reason, failure.detail
+                tried.append(replica)
+                if ticket.begun or not engine.another(tried):
+                    raise
+            else:
+                return delivery
+            finally:
+                replica.end(ticket, signal_of(status, reason, detail), detail, loop.time())
+
+    async def _send(
+        self, request: UpstreamRequest, inbound: Downstream, replica: EngineReplica, ticket: Ticket
+    ) -> Delivery:
         """Try on a pooled connection, and once more on a fresh one if the engine had closed it in the meantime."""
-        client = self._clients[request.engine]
-        connection = client.pool.reuse()
+        pool = replica.client.pool
+        connection = pool.reuse()
         while True:
             if connection is None:
-                connection = await client.pool.connect()
+                connection = await pool.connect()
             if inbound.disconnected:
-                client.pool.give_back(connection)
+                pool.give_back(connection)
                 return Delivery(Ending.CLIENT_LEFT, sent=False)
-            exchange = Exchange(request, inbound, client, self._silence_s)
+            ticket.begun = True
+            exchange = Exchange(request, inbound, replica, ticket, self._silence_s)
             exchange.begin(connection)
             try:
                 if request.upload is not None:

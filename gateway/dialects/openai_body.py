@@ -46,8 +46,12 @@ class OpenAIBody:
         return events
 
     def ends(self, events: bytes) -> bool:
-        """Tell whether the event that ends OpenAI's streams is the last one."""
-        return events.rstrip().endswith(b"data: [DONE]")
+        """Tell whether the event that ends OpenAI's streams is the last one, and no error stands before it.
+
+        vLLM writes an error as an event and ends the stream as if nothing had happened; within text, quotes are
+        escaped.
+        """
+        return events.rstrip().endswith(b"data: [DONE]") and b'data: {"error"' not in events
 
     def error(self, reason: Reason, message: str, param: str | None, request_id: str, status: int) -> bytes:  # noqa: ARG002  (the port\'s)
         """Give the error object; OpenAI's has no place for the id, which stands in ``x-request-id``."""

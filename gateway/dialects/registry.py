@@ -6,7 +6,7 @@ version serves: all but those of engine control.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from gateway.dialects import anthropic_messages as anthropic
@@ -94,11 +94,13 @@ class Facts:
         """
         if value is None:
             return f"{name!r} must have a value"
+        inspection = replace(inspection or Inspection(), dropped={})
         try:
-            self.fields[name].check(value, inspection or Inspection())
+            self.fields[name].check(value, inspection)
         except Malformed as fault:
             return f"{inside(name, fault).param} {fault.detail}"
-        return None
+        never = next(iter(inspection.dropped), None)
+        return None if never is None else f"{never!r} within it is never sent to the engine"
 
     def _why_not(self, name: str, closed: frozenset[Treatment], never: str, cannot: str) -> str | None:
         known = self.fields.get(name)

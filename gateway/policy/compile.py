@@ -208,5 +208,3 @@ def _not_enforced(document: Document) -> Iterator[str]:
     for name, endpoint in document.endpoints.items():
         if not FACTS[endpoint.dialect].served:
             yield f"endpoints.{name}"
-    if document.cors is not None and document.cors.origins:
-        yield "cors.origins"

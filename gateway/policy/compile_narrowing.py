@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gateway.dialects.checks import Inspection
 from gateway.dialects.fields import Treatment
 from gateway.dialects.registry import FACTS
 from gateway.policy.compile_caps import BOUNDS, cap, over_cap, with_hint
@@ -50,6 +51,7 @@ def of_client(
         else:
             facts = FACTS[document.endpoints[endpoint].dialect]
             resolved[endpoint] = _narrowing(path, narrow, rules[endpoint], facts, complaints)
+            _nothing_set_thinks((*path, "thinking"), narrow, document, rules[endpoint], facts, complaints)
             _no_way_around((*path, "thinking"), narrow, name, keys, document, rules[endpoint], complaints)
     return resolved
 
@@ -102,6 +104,20 @@ def _narrowing(path: Path, keys: NarrowKeys, rules: ParameterRules, facts: Facts
         elif rules.thinking.forbidden:
             complaints.add((*path, "thinking"), "nobody may enable thinking at this endpoint: remove this line")
     return Narrowing(without, tuple(caps), _FORBIDDEN.get(keys.thinking or ""))
+
+
+def _nothing_set_thinks(
+    path: Path, narrow: NarrowKeys, document: Document, rules: ParameterRules, facts: Facts, complaints: Complaints
+) -> None:
+    """Complain about special tokens in what the endpoint sets, where a client's thinking is taken away."""
+    hosts = frozenset(document.media.hosts if document.media is not None else ())
+    inspection = Inspection(special_tokens=True, media_hosts=hosts)
+    for key, values in (("defaults", rules.defaults), ("force", rules.force)):
+        for name, value in values.items() if narrow.thinking is not None else ():
+            if facts.why_not_set(name) is None and facts.value_fault(name, value, inspection) is not None:
+                complaints.add(
+                    path, f"the endpoint's `{key}` sets `{name}` with a special token: a side door of thinking"
+                )
 
 
 def _no_way_around(

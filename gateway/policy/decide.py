@@ -32,19 +32,30 @@ _NO_KEY = b"0" * 64
 
 
 def endpoint_for(plane: Plane, method: str, target: Target) -> Endpoint | Deny:
-    """Find the endpoint of a request line, by exact path, then method, then query."""
+    """Find the endpoint of a request line, by exact path, then method, then query.
+
+    Where web pages may read answers, HEAD is what GET is, without the body (RFC 9110 §9.3.2).
+    """
     methods = plane.endpoints.get(target.path)
     if methods is None:
         return Deny(Reason.NO_SUCH_ENDPOINT)
     endpoint = methods.get(method)
+    if endpoint is None and method == "HEAD" and plane.cors_origins:
+        endpoint = methods.get("GET")
     if endpoint is None:
-        return Deny(Reason.METHOD_NOT_ALLOWED, ", ".join(sorted(methods)))
+        return Deny(Reason.METHOD_NOT_ALLOWED, ", ".join(sorted(accepted(plane, methods))))
     if target.query is None:
         if endpoint.dialect == _NEEDS_QUERY:
             return Deny(Reason.QUERY_NOT_ACCEPTED, f"needs {', '.join(sorted(endpoint.query))}")
     elif not _query_accepted(target.query, endpoint.query):
         return Deny(Reason.QUERY_NOT_ACCEPTED)
     return endpoint
+
+
+def accepted(plane: Plane, methods: Iterable[str]) -> set[str]:
+    """Give the methods of a path, with those that pages of other origins may use besides where the plane has such."""
+    more = {"OPTIONS", *(("HEAD",) if "GET" in methods else ())} if plane.cors_origins else set()
+    return {*methods, *more}
 
 
 def admit(plane: Plane, endpoint: Endpoint, principal: Principal, address: str | None, today: str) -> Grant | Deny:

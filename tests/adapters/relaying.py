@@ -10,10 +10,12 @@ import asyncio
 import re
 import socket
 import struct
+import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from gateway.adapters.engine import Engine
 from gateway.adapters.engine_client import EngineClient
 from gateway.adapters.engine_pool import EnginePool
 from gateway.adapters.metrics import Metrics
@@ -110,6 +112,21 @@ class Line:
 Play: TypeAlias = "Callable[[Line], Awaitable[None]]"
 
 
+MODELS = whole(b'{"data":[{"id":"local"}]}')
+
+
+def warmed(play: Play) -> Play:
+    """Play an engine that answers the gateway's own questions as it should, and everybody else's as told."""
+
+    async def played(line: Line) -> None:
+        if b"(probe)" in line.head:
+            await line.send(MODELS if line.head.startswith(b"GET") else whole(b'{"choices":[]}'))
+        else:
+            await play(line)
+
+    return played
+
+
 class PlayedEngine:
     """A running engine; ``play`` is called for each request, and the connection goes on unless it was closed."""
 
@@ -151,6 +168,14 @@ async def playing(play: Play) -> AsyncIterator[tuple[PlayedEngine, str]]:
         assert not engine.open, "connections to the engine were left open"
 
 
+def ready_engine(*pools: EnginePool, key: str | None = None) -> Engine:
+    """Give an engine whose replicas have been warmed up, as far as it knows."""
+    engine = Engine("main", [EngineClient(pool, key) for pool in pools], 0, time.monotonic)
+    for replica in engine.replicas:
+        replica.circuit.pass_trial()
+    return engine
+
+
 @dataclass
 class Relaying:
     """What a test looks at: ``deliveries`` has one entry for each dispatch that ended, ``meters`` for each begun."""
@@ -190,7 +215,7 @@ async def relaying(
         metrics = Metrics()
         deliveries: list[Delivery] = []
         meters: list[Meter] = []
-        relay = Relay({"main": EngineClient(pool, "KEY")}, metrics, silence_s)
+        relay = Relay({"main": ready_engine(pool, key="KEY")}, metrics, silence_s)
 
         async def app(inbound: Downstream) -> None:
             body = await inbound.read_body(1 << 20)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.adapters.engine_pool import EngineConnection, EnginePool
+from gateway.adapters.engine_pool import CaFileUnusable, EngineConnection, EnginePool, trust
 from gateway.addresses import engine_address
 from gateway.reasons import Reason, Unavailable
 from tests.adapters.relaying import playing
+from tests.simulators.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -235,6 +236,40 @@ async def test_a_certificate_is_checked() -> None:
     assert pool._tls is not None
     assert pool._tls.check_hostname
     assert pool._tls.verify_mode is ssl.CERT_REQUIRED
+
+
+async def test_the_authorities_of_a_file_are_the_only_ones_that_are_believed(tmp_path: Path) -> None:
+    ours, theirs = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
+    pair = ours.server("engine")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(pair.cert, pair.key)
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.read(9))
+        writer.close()
+
+    async with await asyncio.start_server(echo, "127.0.0.1", 0, ssl=tls) as server:
+        address = engine_address(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        pool = EnginePool(address, idle=1, keep_alive_s=1, connect_s=2, tls=trust(ours.ca))
+        connection, listener = await pool.connect(), Listener()
+        connection.receiver = listener
+        connection.transport.write(b"abc")
+        async with asyncio.timeout(2):
+            await listener.ended.wait()
+        assert listener.data == b"abc"
+        for believed in (trust(theirs.ca), None):
+            wary = EnginePool(address, idle=1, keep_alive_s=1, connect_s=2, tls=believed)
+            with pytest.raises(Unavailable) as unavailable:
+                await wary.connect()
+            assert (unavailable.value.reason, unavailable.value.detail) == (Reason.ENGINE_UNAVAILABLE, "TLS failed")
+
+
+async def test_a_file_of_authorities_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    none, empty = tmp_path / "none.pem", tmp_path / "empty.pem"
+    empty.write_text("no certificate", "utf-8")
+    for file, why in ((none, "cannot be read"), (empty, "holds no certificate in PEM")):
+        with pytest.raises(CaFileUnusable, match=why):
+            trust(file)
 
 
 async def test_a_connection_that_ends_before_anybody_has_it_is_no_connection() -> None:

@@ -55,7 +55,9 @@ def test_a_ready_gateway_lists_what_it_is_ready_for() -> None:
                 "open": True,
                 "not_enforced": ["limits.standard"],
                 "callers": {"partner-idp": {"ready": True, "age_s": 12.5, "detail": ""}},
-                "engines": {"main": {"ready": True, "state": "serving", "models": ["small"], "missing": []}},
+                "engines": {
+                    "main": {"ready": True, "state": "serving", "models": ["small"], "missing": [], "replicas": {}}
+                },
             }
         },
         "problems": [],

@@ -8,19 +8,23 @@ import random
 import re
 import socket
 import tracemalloc
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
+from gateway.adapters.engine import Engine, EngineReplica
 from gateway.adapters.engine_client import EngineClient
 from gateway.adapters.engine_pool import EnginePool
-from gateway.adapters.relay import COLLECTED_AT_MOST, Exchange
+from gateway.adapters.metrics import Metrics
+from gateway.adapters.relay import COLLECTED_AT_MOST, Exchange, Relay
 from gateway.addresses import engine_address
 from gateway.dialects.call import Usage
 from gateway.dialects.registry import DIALECTS
+from gateway.engine.circuit import IN_A_ROW
 from gateway.policy.model import Deadlines
 from gateway.ports import Ending, UpstreamRequest
-from gateway.reasons import Reason
+from gateway.reasons import Reason, Unavailable
 from gateway.wire.event_stream import HELD_AT_MOST, KEEP_ALIVE
 from tests.adapters.relaying import (
     ASK,
@@ -31,16 +35,19 @@ from tests.adapters.relaying import (
     chunk,
     head,
     playing,
+    ready_engine,
     relaying,
     whole,
 )
 from tests.adapters.wiring import Client, Cut, post, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from gateway.adapters.downstream import Downstream
+    from gateway.ports import Delivery
     from tests.adapters.relaying import Line, Play
+    from tests.adapters.wiring import Served
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -745,7 +752,8 @@ async def test_an_exchange_that_has_ended_has_no_hold_on_its_connection() -> Non
 
         async def app(inbound: Downstream) -> None:
             request = UpstreamRequest("1", "p", "main", "POST", "/", b"", False, DIALECTS["openai-chat"], DEADLINES, [])
-            exchange = Exchange(request, inbound, EngineClient(pool, None), 15)
+            replica = EngineReplica(EngineClient(pool, None))
+            exchange = Exchange(request, inbound, replica, replica.send(0.0), 15)
             exchange.begin(await pool.connect())
             await exchange.done
             connection = pool.reuse()
@@ -943,6 +951,153 @@ async def test_a_relay_that_is_cancelled_lets_go_of_both_sides(said: bytes) -> N
             assert b'"code":"draining"' in await chunks_of(client)
         assert await client.ended()
         assert relay.pool.idle == 0
+
+
+# Replicas
+
+NOBODY = "http://127.0.0.1:1"
+
+
+@asynccontextmanager
+async def replicated(*urls: str) -> AsyncIterator[tuple[Served, Engine, list[Delivery | Unavailable]]]:
+    """Relay to an engine with these replicas, all of which count as ready; the first is chosen first."""
+    pools = [EnginePool(engine_address(url), idle=4, keep_alive_s=9, connect_s=1) for url in urls]
+    engine = ready_engine(*pools)
+    for number, replica in enumerate(engine.replicas):
+        replica.sent = number
+    relay = Relay({"main": engine}, Metrics(), 15)
+    ended: list[Delivery | Unavailable] = []
+
+    async def app(inbound: Downstream) -> None:
+        body = await inbound.read_body(1 << 20)
+        request = UpstreamRequest(
+            "1", "p", "main", "POST", "/", body, b"stream" in body, DIALECTS["openai-chat"], DEADLINES, []
+        )
+        try:
+            ended.append(await relay.forward(request, inbound))
+        except Unavailable as unavailable:
+            ended.append(unavailable)
+        if not inbound.answered:
+            inbound.answer(502, [], b"")
+
+    async with serving(app) as server:
+        yield server, engine, ended
+    engine.close()
+
+
+async def test_a_replica_that_refuses_the_connection_is_out_and_another_gets_the_request() -> None:
+    async with playing(says(whole(CHAT))) as (second, url), replicated(NOBODY, url) as (server, engine, _):
+        for _ in range(2):
+            assert (await server.ask(ASK)).body == CHAT
+        assert engine.replicas[0].circuit.why == "connection refused"
+        assert [replica.sent for replica in engine.replicas] == [1, 3]
+        assert [replica.in_flight for replica in engine.replicas] == [0, 0]
+        assert second.asked == 2
+
+
+async def test_where_no_replica_can_be_reached_the_last_failure_is_told_and_then_that_none_is_ready() -> None:
+    async with replicated(NOBODY, NOBODY.replace(":1", ":2")) as (server, engine, ended):
+        for _ in range(2):
+            assert (await server.ask(ASK)).status == 502
+        assert not engine.ready
+    first, second = ended
+    assert isinstance(first, Unavailable)
+    assert (first.reason, first.detail, first.status) == (Reason.ENGINE_UNAVAILABLE, "connection refused", None)
+    assert isinstance(second, Unavailable)
+    assert (second.reason, second.status) == (Reason.ENGINE_UNAVAILABLE, 503)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"", STREAM, STREAM + chunk(b'data: {"a":1}\n\n'), whole(b"{}", status="500 X"), whole(b"", status="503 X")],
+)
+async def test_a_request_that_may_have_run_goes_to_no_other_replica(said: bytes) -> None:
+    async def dies(line: Line) -> None:
+        await line.send(said)
+        await asyncio.sleep(0.02)
+        line.reset()
+
+    async with (
+        playing(dies) as (first, url),
+        playing(says(whole(CHAT))) as (second, other),
+        replicated(url, other) as (server, engine, ended),
+        server.client() as client,
+    ):
+        client.send(ASK_STREAM)
+        await client.head()
+        for _ in range(400):
+            if ended:
+                break
+            await asyncio.sleep(0.005)
+        assert ended
+        assert engine.replicas[0].in_flight == 0
+    assert (first.asked, second.asked) == (1, 0)
+
+
+async def test_a_request_whose_connection_had_gone_stale_goes_to_no_other_replica() -> None:
+    """The engine that closed it may have read the request before it went."""
+    async with playing(says(whole(CHAT))) as (second, other):
+        first = await asyncio.start_server(_one_answer_then_nothing, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{first.sockets[0].getsockname()[1]}"
+        async with replicated(url, other) as (server, engine, ended):
+            assert (await server.ask(ASK)).body == CHAT
+            first.close()
+            engine.replicas[1].sent = 9
+            assert (await server.ask(ASK)).status == 502
+    assert isinstance(ended[-1], Unavailable)
+    assert ended[-1].detail == "connection refused"
+    assert second.asked == 0
+
+
+async def _one_answer_then_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"}")
+    writer.write(whole(CHAT))
+    await reader.readuntil(b"}")
+    writer.close()
+
+
+async def test_faults_in_a_row_raise_a_doubt_about_a_replica() -> None:
+    async def resets(line: Line) -> None:
+        line.reset()
+
+    async with playing(resets) as (_, url), replicated(url) as (server, engine, _):
+        for _ in range(IN_A_ROW):
+            assert not engine.replicas[0].circuit.doubted
+            await server.ask(ASK)
+        assert engine.replicas[0].circuit.doubted
+
+
+async def test_the_first_byte_of_an_answer_shows_that_a_replica_moves() -> None:
+    gate = asyncio.Event()
+
+    async def play(line: Line) -> None:
+        await line.send(STREAM + chunk(b'data: {"a":1}\n\n'))
+        await gate.wait()
+        await line.send(LAST)
+
+    async with playing(play) as (_, url), replicated(url) as (server, engine, _), server.client() as client:
+        client.send(ASK_STREAM)
+        await client.head()
+        await client.chunk()
+        (replica,) = engine.replicas
+        assert replica.in_flight == 1
+        assert not replica.suspect(1e9)
+        gate.set()
+        assert await client.chunk() == b""
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.05])
+async def test_a_stream_that_ends_with_the_engines_own_error_passes_and_is_no_success(pause_s: float) -> None:
+    async def play(line: Line) -> None:
+        await line.send(STREAM + chunk(event("a")) + chunk(b'data: {"error":{"code":500}}\n\n'))
+        await asyncio.sleep(pause_s)
+        await line.send(chunk(DONE) + LAST)
+
+    async with relaying(play) as relay:
+        assert (await relay.served.ask(ASK_STREAM)).body.endswith(DONE)
+        delivery = await relay.delivery()
+    assert delivery.ending is Ending.DELIVERED
+    assert "the engine's own error" in delivery.detail
 
 
 async def test_a_count_of_tokens_before_long_documents_is_found() -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.adapters.engine_client import EngineClient
 from gateway.adapters.engine_pool import EnginePool
 from gateway.adapters.metrics import Metrics
 from gateway.adapters.relay import Relay
@@ -18,7 +17,7 @@ from gateway.dialects.registry import DIALECTS
 from gateway.policy.model import Deadlines
 from gateway.ports import Delivery, Ending, Upload, UpstreamRequest
 from gateway.reasons import Reason, Unavailable
-from tests.adapters.relaying import playing, whole
+from tests.adapters.relaying import playing, ready_engine, whole
 from tests.adapters.wiring import post, serving
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ async def uploading(play: Play, spool: Kept, deadlines: Deadlines | None = None)
     """Relay each request as a form with the spool's content in it."""
     async with playing(play) as (engine, url):
         pool = EnginePool(engine_address(url), idle=4, keep_alive_s=30, connect_s=2)
-        relay = Relay({"main": EngineClient(pool, "KEY")}, Metrics(), 15)
+        relay = Relay({"main": ready_engine(pool, key="KEY")}, Metrics(), 15)
 
         async def app(inbound: Downstream) -> None:
             await inbound.read_body(1 << 20)
@@ -181,7 +180,7 @@ class Behind:
 async def stalled(spool: Kept, answer: bytes = b"", total: float = 10) -> AsyncIterator[Behind]:
     async with heads_only(answer) as (url, _):
         pool = EnginePool(engine_address(url), idle=4, keep_alive_s=30, connect_s=2)
-        relay = Relay({"main": EngineClient(pool, None)}, Metrics(), 15)
+        relay = Relay({"main": ready_engine(pool)}, Metrics(), 15)
         ends: list[Delivery | Unavailable] = []
 
         async def app(inbound: Downstream) -> None:

@@ -50,6 +50,8 @@ def test_answers_are_those_of_openai() -> None:
         (b"data: {}\n\ndata: [DONE]\n\n", True),
         (b"data: [DONE]\r\n\r\n", True),
         (b"data: [DONE]\n\ndata: {}\n\n", False),
+        (b'data: {"error": {"code": 500}}\n\ndata: [DONE]\n\n', False),
+        (b'data: {"text": "data: {\\"error\\""}\n\ndata: [DONE]\n\n', True),
         (b"data: {}\n\n", False),
         (b"", False),
     ],

@@ -117,6 +117,16 @@ def test_a_value_of_a_policy_has_the_type_of_its_field(name: str, value: object,
     assert CHAT.value_fault(name, value) == fault
 
 
+def test_a_value_of_a_policy_holds_nothing_that_is_never_sent() -> None:
+    """What a caller sends is dropped and named; what a reviewer reads in the file must be what the engine gets."""
+    blocks = [{"type": "text", "text": "x", "citations": []}]
+    assert (
+        FACTS["anthropic-messages"].value_fault("system", blocks)
+        == "'system.citations' within it is never sent to the engine"
+    )
+    assert FACTS["anthropic-messages"].value_fault("system", [{"type": "text", "text": "x"}]) is None
+
+
 def test_a_dialect_without_conditions_between_fields_has_none() -> None:
     assert FACTS["openai-embeddings"].unmet({"tools": []}) == []
     assert CHAT.unmet({"tools": []}) == [("tools", "")]

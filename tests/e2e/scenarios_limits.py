@@ -101,8 +101,15 @@ def limits_014(site: Site) -> None:
     token = site.issuer.token(client_id="cli-2")
     for stream in (True, False):
         answer = site.chat(token=token, model="down", stream=stream)
-        assert (answer.status, answer.code) == (502, "engine-unavailable")
+        assert (answer.status, answer.code) == (503, "engine-unavailable")
         assert not re.search(rb"127\.0\.0\.1|Traceback|Errno", answer.body)
+
+
+def limits_015(site: Site) -> None:
+    """Let the engine fail with its inside in the body: nothing of it is passed on."""
+    answer = answer_to(site, "broken")
+    assert (answer.status, answer.code) == (502, "engine-error")
+    assert not re.search(rb"Traceback|/models|EngineCore", answer.body)
 
 
 def limits_016(site: Site) -> None:
@@ -202,6 +209,7 @@ SCENARIOS: Mapping[str, Callable[[Site], None]] = {
     "limits-005": limits_005,
     "limits-011": limits_011,
     "limits-014": limits_014,
+    "limits-015": limits_015,
     "limits-016": limits_016,
     "trust-006": trust_006,
     "log-007": log_007,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.e2e.attempts import Case
     from tests.e2e.site import Site
 
-STAGES = ("gate", "wall", "what")
+STAGES = ("gate", "wall", "what", "engine")
 CASES: list[Case] = [
     case
     for case in orjson.loads(Path(__file__).parents[1].joinpath("corpus", "attacks.json").read_bytes())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,9 @@ import orjson
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from tests.e2e.fault_matrix import FAULTS, MATRIX, FaultyEngine, Row, black_hole
-from tests.e2e.raw_http import Answer, NotHttp
-from tests.e2e.site import free_port, running, wait
+from tests.e2e.fault_matrix import APIS, FAULTS, MATRIX, FaultyEngine, Row, black_hole
+from tests.e2e.raw_http import Answer, Connection, NotHttp, request
+from tests.e2e.site import HOST, KEYS, free_port, running, wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tests.e2e.site import Site
 
 DEADLINES = {"CONNECT": "700ms", "FIRST_BYTE": "1s", "IDLE": "1s", "TOTAL": "3s"}
-SECONDS = {"black-hole": 0.7, "slow-head": (1.0, 3.0), "slow-body": (1.0, 3.0)}
+SECONDS = {"slow-head": (1.0, 3.0), "slow-body": (1.0, 3.0)}
 
 
 @pytest.fixture(scope="module")
@@ -40,20 +41,54 @@ def down() -> int:
 
 
 @pytest.fixture(scope="module")
-def faulty(tmp_path_factory: pytest.TempPathFactory, engine: FaultyEngine, down: int) -> Iterator[Site]:
+def messages() -> int:
+    """Give the port on which Anthropic's API is served."""
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory, engine: FaultyEngine, down: int, messages: int) -> Iterator[Site]:
     """Run a gateway of little patience in front of it."""
     settings = {f"DEADLINES__{name}": value for name, value in DEADLINES.items()}
     engines = {"ENGINES__RAW__URLS": engine.url, "ENGINES__DOWN__URLS": f"http://127.0.0.1:{down}"}
-    with running(tmp_path_factory.mktemp("faults"), **settings, **engines) as one:
+    policies = ("policy.yaml", "lenient.yaml", "messages.yaml")
+    listener = {"LISTENERS__MESSAGES": f"{HOST}:{messages}"}
+    with running(tmp_path_factory.mktemp("faults"), policies=policies, **settings, **engines, **listener) as one:
         yield one
 
 
-def ask(site: Site, fault: str, *, streams: bool) -> tuple[Answer, bool]:
-    """Ask for a fault; give the answer with what came of its body, and whether it was cut off."""
-    model = "down" if fault in {"refused", "black-hole"} else "raw"
-    script = f"{fault}-stream" if streams else fault
-    with site.connect() as connection:
-        connection.send(site.script(script, stream=streams, model=model))
+@pytest.fixture(params=list(APIS))
+def asking(request: pytest.FixtureRequest, faulty: Site, messages: int) -> Asking:
+    """Ask over one API."""
+    return Asking(faulty, str(request.param), messages)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How a caller of one API asks for a fault."""
+
+    site: Site
+    api: str
+    port: int
+
+    def __call__(self, fault: str, *, streams: bool) -> tuple[Answer, bool]:
+        """Give the answer with what came of its body, and whether it was cut off."""
+        model = "down" if fault in {"refused", "black-hole"} else "raw"
+        script = f"{APIS[self.api].prefix}{fault}{'-stream' * streams}"
+        if self.api == "openai":
+            return read(self.site.connect(), self.site.script(script, stream=streams, model=model))
+        body = {"model": model, "max_tokens": 9, "messages": [{"role": "user", "content": f"script:{script}"}]}
+        headers = {"Authorization": f"Bearer {KEYS['KEY-INSIDE']}", "Content-Type": "application/json"}
+        data = orjson.dumps({**body, "stream": streams})
+        host = f"{HOST}:{self.port}"
+        asked = request(APIS[self.api].path, host, method="POST", headers=headers, body=data)
+        return read(Connection((HOST, self.port)), asked)
+
+
+def read(opened: Connection, asked: bytes) -> tuple[Answer, bool]:
+    """Send a request and read what comes, as far as it comes."""
+    with opened as connection:
+        connection.send(asked)
         headed = connection.head()
         length, body = headed.value("content-length"), bytearray()
         try:
@@ -81,26 +116,27 @@ def descriptors(site: Site) -> int:
 @pytest.mark.parametrize("streams", [True, False], ids=["stream", "plain"])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_answered_recorded_and_forgotten(
-    faulty: Site, engine: FaultyEngine, down: int, fault: str, *, streams: bool
+    faulty: Site, asking: Asking, engine: FaultyEngine, down: int, fault: str, *, streams: bool
 ) -> None:
-    expected = FAULTS[fault].expects(streams=streams)
-    assert_healthy(faulty)
+    expected = APIS[asking.api].faults()[fault].expects(streams=streams)
+    assert_healthy(asking)
     if fault == "stale-keep-alive":
-        assert engine.asked[-1].script == "chat-stream"
+        assert engine.asked[-1].script == f"{APIS[asking.api].prefix}chat-stream"
     played = len(engine.asked)
     begun = time.monotonic()
     with black_hole(down) if fault == "black-hole" else nullcontext():
-        answer, cut = ask(faulty, fault, streams=streams)
+        answer, cut = asking(fault, streams=streams)
     took = time.monotonic() - begun
     records = faulty.records(answer.value("x-request-id") or "")
     left = streams_open(faulty)
     reason = reason_of(answer)
     error = re.search(r"error=([a-z_]+)", answer.value("proxy-status") or "")
     status = f"{answer.status}{' cut' * cut}"
-    assert_healthy(faulty)
+    assert_healthy(asking)
     MATRIX.rows.append(
         Row(
             fault,
+            asking.api,
             "stream" if streams else "plain",
             status,
             reason or records[0]["reason"] or "-",
@@ -125,7 +161,9 @@ def test_a_fault_is_answered_recorded_and_forgotten(
         assert first.body == second.body
     elif fault not in {"refused", "black-hole"}:
         # Once, or once more on a fresh connection where a used one ended without a byte: nobody can tell it from stale.
-        asked = [one.connection for one in engine.asked[played:] if one.script.startswith(fault)]
+        asked = [
+            one.connection for one in engine.asked[played:] if one.script.startswith(APIS[asking.api].prefix + fault)
+        ]
         assert len(set(asked)) == len(asked) == (2 if fault in {"reset-before-head", "close-before-head"} else 1)
     least, *more = patience if isinstance(patience := SECONDS.get(fault, 0.0), tuple) else (patience,)
     assert took >= (more[0] if more and not streams else least)
@@ -136,23 +174,23 @@ def reason_of(answer: Answer) -> str | None:
     """Give the reason in an error body, or in the last event of a stream."""
     if answer.code is not None:
         return answer.code
-    last = answer.body.removesuffix(b"\n\n").rpartition(b"\n\n")[2].removeprefix(b"data: ")
-    if last.startswith(b'{"error"'):
+    last = answer.body.removesuffix(b"\n\n").rpartition(b"\n\n")[2].rpartition(b"data: ")[2]
+    if b'"error"' in last:
         return str(orjson.loads(last)["error"]["code"])
     return None
 
 
-def assert_healthy(site: Site) -> None:
+def assert_healthy(asking: Asking) -> None:
     """Check that the next requests are served as if nothing had happened."""
     for streams in (False, True):
-        answer, cut = ask(site, "chat", streams=streams)
+        answer, cut = asking("chat", streams=streams)
         assert (answer.status, cut) == (200, False)
-    assert streams_open(site) == 0
+    assert streams_open(asking.site) == 0
 
 
-def test_no_descriptor_is_left_of_any_fault(faulty: Site) -> None:
+def test_no_descriptor_is_left_of_any_fault(faulty: Site, asking: Asking) -> None:
     """Runs behind them all: the listeners, the log, a few idle connections, and nothing that grows with the faults."""
-    assert_healthy(faulty)
+    assert_healthy(asking)
     wait(lambda: descriptors(faulty) < 40, "few descriptors")
     assert "internal error" not in faulty.log()
     assert Path(f"/proc/{faulty.process.pid}").exists()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _FLOOR_1 = {"reasons", "wire"}
 _FLOOR_2 = _FLOOR_1 | {"identity", "dialects", "limits"}
 _FLOOR_3 = _FLOOR_2 | {"policy", "engine"}
-_ENFORCEMENT = {"audit", "ports", "refusal", "gatehouse", "turnstile", "upload", "enforcement"}
+_ENFORCEMENT = {"anonymous", "audit", "ports", "refusal", "gatehouse", "turnstile", "upload", "enforcement"}
 _SHELL = _FLOOR_3 | _ENFORCEMENT | {"addresses"}
 _ENVIRONMENT = {"environment", "setting_values", "settings"}
 _APP = _SHELL | _ENVIRONMENT | {"adapters", "review", "simulator"}
@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "limits": _FLOOR_1,
     "policy": _FLOOR_2,
     "engine": _FLOOR_2,
+    "anonymous": _FLOOR_3,
     "audit": _FLOOR_3,
     "ports": _FLOOR_3 | {"audit"},
     "refusal": _FLOOR_3,

@@ -101,6 +101,27 @@ def test_thinking_that_nobody_may_enable_cannot_be_narrowed() -> None:
         compile_policy(text, "x.yaml")
 
 
+@pytest.mark.parametrize("key", ["defaults", "force"])
+@pytest.mark.parametrize("narrow, refused", [("thinking: refuse", True), ("without: [seed]", False)])
+def test_what_the_endpoint_sets_is_no_side_door_for_whom_thinking_is_narrowed(
+    key: str,
+    narrow: str,
+    refused: bool,  # noqa: FBT001  (a column of the table)
+) -> None:
+    tool = "{type: function, function: {name: a, description: '<|im_start|>'}}"
+    text = edited(
+        PARTNER,
+        ("    special_tokens: refuse\n", ""),
+        (UNLISTED, f"    {key}: {{tools: [{tool}], parallel_tool_calls: true}}\n{UNLISTED}"),
+        acme(f"chat: {{{narrow}}}"),
+    )
+    if not refused:
+        compile_policy(text, "x.yaml")
+        return
+    told = "".join(map(str, problems(text)))
+    assert f"`{key}` sets `tools` with a special token: a side door of thinking" in told
+
+
 @pytest.mark.parametrize("switch", ["enable_thinking", "none"])
 def test_a_client_whose_thinking_is_narrowed_writes_no_raw_prompts(switch: str) -> None:
     """Whoever writes all of a prompt can begin the thought in it."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any
 
@@ -95,6 +96,20 @@ def test_the_level_of_sleep_must_be_said() -> None:
 def test_a_query_of_inference_may_be_left_out_or_come_in_any_order() -> None:
     assert reason(b"/beta", "GET") == "beta"
     assert reason(b"/beta?v=&beta=true", "GET") == "beta"
+
+
+def test_head_is_get_where_web_pages_may_read_answers() -> None:
+    pages = replace(plane(), cors_origins=frozenset({"https://ok.example"}))
+    found = endpoint_for(pages, "HEAD", Target.parse(b"/v1/models"))
+    assert isinstance(found, Endpoint)
+    assert found.method == "GET"
+    for method, target, allow in (
+        ("HEAD", b"/v1/chat/completions", "OPTIONS, POST"),
+        ("OPTIONS", b"/v1/models", "GET, HEAD, OPTIONS"),
+    ):
+        refused = endpoint_for(pages, method, Target.parse(target))
+        assert isinstance(refused, Deny)
+        assert refused.detail == allow
 
 
 def test_a_wrong_method_is_told_the_right_ones() -> None:

@@ -165,16 +165,15 @@ def planes(draw: st.DrawFn, name: str) -> Plane:
             ]
         )
     )
+    narrower = draw(st.sampled_from([None, ThinkingRule(everyone=False, disable_otherwise=True)]))
     strict, hosts = draw(st.booleans()) or thinking.forbidden, draw(st.sampled_from([frozenset(), HOSTS]))
+    inspection = Inspection(special_tokens=strict or narrower is not None, media_hosts=hosts)
     stated: list[dict[str, Any]] = [{}, {}]
     taken: set[str] = set()
     for one in draw(st.lists(st.sampled_from(settable), max_size=3, unique=True)):
         value = draw(_good(facts.fields[one].description))
         names = set(facts.answer_tokens) if one in facts.answer_tokens else {one}
-        if (
-            facts.value_fault(one, value, Inspection(special_tokens=strict, media_hosts=hosts)) is None
-            and not names & taken
-        ):
+        if facts.value_fault(one, value, inspection) is None and not names & taken:
             stated[draw(st.integers(0, 1))][one] = value
             taken |= names
     rules = ParameterRules(
@@ -189,7 +188,7 @@ def planes(draw: st.DrawFn, name: str) -> Plane:
     narrowing = Narrowing(
         frozenset(draw(st.lists(st.sampled_from(sorted(accept)), max_size=2))) - {*facts.required},
         tuple(draw(caps(facts, sorted(accept))).items()),
-        draw(st.sampled_from([None, ThinkingRule(everyone=False, disable_otherwise=True)])),
+        narrower,
     )
     switch = draw(st.sampled_from(["enable_thinking", "thinking", "both", "reasoning_effort", "none"]))
     model = Model("local", "main", "served/local", None, switch, 8 if facts.generates else None)

@@ -172,6 +172,11 @@ SCRIPTS: Mapping[str, tuple[Step, ...]] = {
     "forbidden": (problem("403 Forbidden", "PermissionDeniedError"),),
     "unknown-model": (problem("404 Not Found", "NotFoundError", "The model `raw` does not exist."),),
     "long-error": (problem("400 Bad Request", "BadRequestError", "x" * 100_000),),
+    "huge-error": (
+        head("content-type: application/json", f"content-length: {150 * MIB}", status="400 Bad Request"),
+        Flood(b" " * MIB, 150),
+    ),
+    "not-implemented": (problem("501 Not Implemented", "Unimplemented", "EngineCore at /models/secret"),),
     "too-many": (whole(b'{"error":{"message":"busy"}}', "retry-after: 7", status="429 Too Many Requests"),),
     "overloaded": (whole(b'{"error":{"message":"busy"}}', "retry-after: 7", status="503 Service Unavailable"),),
     "broken": (problem("500 Internal Server Error", "InternalServerError", "EngineCore at /models/secret died"),),
@@ -226,6 +231,11 @@ class RawEngine:
     def asked(self) -> list[Seen]:
         """The requests that some caller caused: scripts, not lists of models."""
         return [seen for seen in self.seen if seen.script]
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._writers)
 
     async def __aenter__(self) -> Self:
         """Listen on a free loopback port."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -84,6 +85,7 @@ class Serving:
             raise
 
     def _wait_until_open(self) -> None:
+        """Wait until it listens and has tried its engine, which it may have found refusing."""
         deadline = time.monotonic() + _START_TIMEOUT_S
         while self.process.poll() is None and time.monotonic() < deadline:
             try:
@@ -91,6 +93,8 @@ class Serving:
             except OSError:
                 time.sleep(0.05)
             else:
-                return
+                if re.search("engine is (not )?ready", self.log.read_text()):
+                    return
+                time.sleep(0.05)
         self.process.kill()
         raise RuntimeError("the gateway did not start:\n" + self.log.read_text())

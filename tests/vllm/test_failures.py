@@ -32,7 +32,7 @@ def test_an_engine_that_refuses_the_gateways_key_is_not_the_callers_fault(
         client.chat.completions.create(model="small", messages=HI)
     assert caught.value.status_code == 502
     assert caught.value.code == "engine-refused-gateway"
-    assert ("POST", "/v1/chat/completions", 401) in engine.served_since(mark)
+    assert ("GET", "/v1/models", 401) in engine.served_since(mark)
 
 
 def test_a_model_that_the_client_does_not_have_never_reaches_the_engine(sdk: openai.OpenAI, engine: RealEngine) -> None:

@@ -1,0 +1,69 @@
+"""What needs no caller is answered as it stands in the policy; everything else is left to the gatehouse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from gateway.anonymous import Anonymous, Notice
+from gateway.policy.decision import Deny
+from gateway.reasons import Reason
+from gateway.wire.headers import RequestHeaders
+from gateway.wire.target import Target
+from tests.policy.planes import plane
+
+PAGE = b"https://ok.example"
+ASKS = [(b"access-control-request-method", b"POST"), (b"access-control-request-headers", b"authorization")]
+OPEN = replace(plane(), cors_origins=frozenset({PAGE.decode()}), resource="https://llm.example/v1")
+DOCUMENT = b"/.well-known/oauth-protected-resource/v1"
+
+
+def told(method: str, target: bytes, origin: bytes | None = PAGE) -> Notice | Deny | None:
+    return Anonymous(OPEN).notice(method, Target.parse(target), RequestHeaders("gateway", origin=origin), ASKS)
+
+
+def test_the_plane_is_described_to_whoever_passes_its_edge() -> None:
+    notice = told("GET", DOCUMENT)
+    assert isinstance(notice, Notice)
+    assert notice.locked
+    assert orjson.loads(notice.body)["resource"] == "https://llm.example/v1"
+
+
+@pytest.mark.parametrize(
+    "method, target, reason",
+    [("POST", DOCUMENT, Reason.METHOD_NOT_ALLOWED), ("GET", DOCUMENT + b"?a=b", Reason.QUERY_NOT_ACCEPTED)],
+)
+def test_the_document_is_plainly_asked_for(method: str, target: bytes, reason: Reason) -> None:
+    denied = told(method, target)
+    assert isinstance(denied, Deny)
+    assert denied.reason is reason
+
+
+def test_a_page_of_a_listed_origin_is_told_what_it_may_send() -> None:
+    notice = told("OPTIONS", b"/v1/chat/completions")
+    assert isinstance(notice, Notice)
+    assert b"access-control-allow-headers: authorization\r\n" in notice.lines
+    assert (notice.body, notice.locked) == (b"", False)
+    assert b"access-control-allow-origin: https://ok.example\r\n" in Anonymous(OPEN).lines(PAGE)
+
+
+@pytest.mark.parametrize(
+    "method, target, origin",
+    [
+        ("OPTIONS", b"/v1/chat/completions", b"https://evil.example"),
+        ("OPTIONS", b"/v1/chat/completions", None),
+        ("OPTIONS", b"/metrics", PAGE),
+        ("POST", b"/v1/chat/completions", PAGE),
+    ],
+)
+def test_everything_else_needs_a_caller(method: str, target: bytes, origin: bytes | None) -> None:
+    assert told(method, target, origin) is None
+
+
+def test_a_plane_that_says_nothing_has_nothing_to_tell() -> None:
+    closed = Anonymous(plane())
+    assert closed.metadata is None
+    assert closed.lines(PAGE) == ()
+    assert closed.notice("OPTIONS", Target.parse(b"/v1/models"), RequestHeaders("gateway", origin=PAGE), ASKS) is None
