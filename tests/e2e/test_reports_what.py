@@ -152,7 +152,7 @@ def test_routing_01_an_answer_names_the_model_as_the_engine_does(site: Site, tar
         (400, "parameter-not-accepted", {"priority": 1}),
         (404, "model-not-permitted", {"model": "nobody"}),
         (413, "body-too-large", {"messages": [{"role": "user", "content": "x" * 1024 * 1024}]}),
-        (502, "engine-unavailable", {"model": "down"}),
+        (502, "engine-error", playing("broken")),
         (503, "engine-overloaded", playing("overloaded")),
         (504, "engine-timeout", playing("never") | {"stream": True}),
     ],
