@@ -43,9 +43,13 @@ $(STAMP): $(BUILT) pyproject.toml
 demo: $(STAMP)  ## an engine simulator, the gateway and a fresh key on loopback, with curl lines to paste
 	@.venv/bin/vllm-gateway demo
 
+# Tests that start whole processes and mostly wait for them: beside all others they cost no time on two cores.
+STARTED := tests/e2e tests/test_server.py tests/test_demo.py
+
 test: $(STAMP)  ## every test that needs no other install, service or GPU; with branch coverage
 	@rm -f .coverage .coverage.*
-	$(PY) -m coverage run -m pytest -m "not long"
+	@tools/side_by_side.sh "$(PY) -m coverage run -m pytest -m 'not long' $(STARTED)" \
+	    "$(PY) -m coverage run -m pytest -m 'not long' $(STARTED:%=--ignore=%)"
 	@$(PY) -m coverage combine --quiet
 	@$(PY) -m coverage report
 
