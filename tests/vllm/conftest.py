@@ -1,6 +1,7 @@
 """A real vLLM, started once, and gateways in front of it: over TCP, over a Unix socket, and one with a wrong key.
 
-For embeddings, rankings and scores a second vLLM serves the same model; it ends with the file that asks for it.
+For embeddings, rankings and scores a second vLLM serves the same model, and for recordings a third serves a Whisper;
+each ends with the file that asks for it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 KEY = "vgw_" + secrets.token_urlsafe(32)
+CACHING = "--enable-prefix-caching"
 
 
 @pytest.fixture(scope="session")
@@ -36,11 +38,13 @@ def folder() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def started(folder: Path, name: str, request: pytest.FixtureRequest, *arguments: str) -> Iterator[RealEngine]:
+def started(
+    folder: Path, name: str, request: pytest.FixtureRequest, *arguments: str, command: str = "serve"
+) -> Iterator[RealEngine]:
     """Install vLLM if need be, start one, and stop it whatever happens."""
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         subprocess.run([real_engine.SCRIPT, "setup"], check=True)
-    running = RealEngine(folder, name, *arguments)
+    running = RealEngine(folder, name, *arguments, command=command)
     try:
         running.wait_until_ready()
         yield running
@@ -51,14 +55,21 @@ def started(folder: Path, name: str, request: pytest.FixtureRequest, *arguments:
 @pytest.fixture(scope="session")
 def engine(folder: Path, request: pytest.FixtureRequest) -> Iterator[RealEngine]:
     """Start the one that generates."""
-    with started(folder, "vllm", request) as running:
+    with started(folder, "vllm", request, CACHING) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def pooling_engine(folder: Path, request: pytest.FixtureRequest) -> Iterator[RealEngine]:
     """Start one that makes vectors of texts, and so ranks and scores them by their likeness."""
-    with started(folder, "pooling", request, "--runner", "pooling", "--convert", "embed") as running:
+    with started(folder, "pooling", request, CACHING, "--runner", "pooling", "--convert", "embed") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def hearing_engine(folder: Path, request: pytest.FixtureRequest) -> Iterator[RealEngine]:
+    """Start one that hears; with its prefix cache on, vLLM 0.32 would end at the first recording."""
+    with started(folder, "hearing", request, command="hear") as running:
         yield running
 
 
@@ -120,11 +131,25 @@ def over_socket(serve: Callable[[str, str, str], Serving], engine: RealEngine) -
 
 @pytest.fixture(scope="module")
 def pooling(folder: Path, issuer: Issuer, pooling_engine: RealEngine) -> Iterator[Serving]:
-    """Start a gateway in front of the engine that makes vectors; it must end with status 0."""
-    url, filled = f"unix:{pooling_engine.socket_path}", policy(folder, "pooling.yaml", issuer)
-    serving = Serving(folder / "at-pooling", filled, engine=url, engine_key=real_engine.KEY, jwks_url=issuer.jwks_url)
-    yield serving
-    assert serving.stop() == 0
+    """Start a gateway in front of the engine that makes vectors."""
+    with served(folder, "pooling", issuer, pooling_engine) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def hearing(folder: Path, issuer: Issuer, hearing_engine: RealEngine) -> Iterator[Serving]:
+    """Start a gateway in front of the engine that hears."""
+    with served(folder, "hearing", issuer, hearing_engine) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def served(folder: Path, name: str, issuer: Issuer, engine: RealEngine) -> Iterator[Serving]:
+    """Start a gateway with the policy of a name; it must end with status 0."""
+    url, filled = f"unix:{engine.socket_path}", policy(folder, f"{name}.yaml", issuer)
+    running = Serving(folder / f"at-{name}", filled, engine=url, engine_key=real_engine.KEY, jwks_url=issuer.jwks_url)
+    yield running
+    assert running.stop() == 0
 
 
 @pytest.fixture(params=["tcp", "socket"])

@@ -37,15 +37,15 @@ class _OverSocket(http.client.HTTPConnection):
 
 
 class RealEngine:
-    """A running ``vllm serve``: one that generates, unless further arguments say what else it does."""
+    """A running ``vllm serve``: one that generates, unless arguments or another command say what else it does."""
 
-    def __init__(self, folder: Path, name: str, *arguments: str) -> None:
+    def __init__(self, folder: Path, name: str, *arguments: str, command: str = "serve") -> None:
         self.socket_path = folder / f"{name}.sock"
         self.log = folder / f"{name}.log"
         listening = ["--uds", str(self.socket_path), "--api-key", KEY]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [SCRIPT, "serve", *listening, "--enable-prefix-caching", *arguments],
+                [SCRIPT, command, *listening, *arguments],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # one signal ends the engine and its workers
