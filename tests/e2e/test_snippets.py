@@ -41,6 +41,7 @@ def demo() -> Iterator[tuple[str, str]]:
     with subprocess.Popen([sys.executable, "-m", "gateway", "demo"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline().strip() for _ in range(3)]
+        assert lines[0].startswith("http://"), lines
         yield lines[0], lines[2]
         process.terminate()
 

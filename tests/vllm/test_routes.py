@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 ROUTES = orjson.loads((Path(__file__).parent.parent / "simulator" / "routes-0.32.0.json").read_bytes())
 PERMITTED = {("POST", "/v1/chat/completions"), ("POST", "/v1/messages"), ("GET", "/v1/models")}
 """Of what the policy opens, the routes for which ``BODY`` is a whole request."""
-PROBES = {("GET", "/v1/models", 200), ("GET", "/health", 200)}
+PROBES = {("GET", "/v1/models", 200), ("GET", "/v1/models", 401), ("GET", "/health", 200)}
+"""What gateways ask on their own; one of these tests has a wrong key, and looks after its engine all the same."""
 ANY = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 BODY = b'{"model":"small","messages":[{"role":"user","content":"hi"}],"max_tokens":1}'
 _HEAD = re.compile(rb"(?:^|[\r\n}])([A-Z]+) (\S+) HTTP/1\.1\r\n((?:[^\r\n]+\r\n)+)\r\n")
