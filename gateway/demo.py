@@ -190,10 +190,14 @@ def commands(demo: Demo) -> list[str]:
     chat = strict_json.dumps(_CHAT).decode()
     stream = strict_json.dumps({**_CHAT, "stream": True}).decode()
     file = "-F 'file=RIFF;filename=a.wav;type=audio/wav'"
+    response = strict_json.dumps({"model": "local", "input": "hi"}).decode()
+    message = strict_json.dumps({**_CHAT, "max_tokens": 64}).decode()
     rank = strict_json.dumps({"model": "ranker", "query": "red fox", "documents": ["a dog", "a fox"]}).decode()
     return [
         f"curl -s {demo.url}/v1/chat/completions {key} {json} -d '{chat}'",
         f"curl -sN {demo.url}/v1/chat/completions {key} {json} -d '{stream}'",
+        f"curl -s {demo.url}/v1/responses {key} {json} -d '{response}'",
+        f"curl -s {demo.url}/v1/messages {key} {json} -d '{message}'",
         f"curl -s {demo.url}/v1/models {key}",
         f"curl -s {demo.url}/v1/rerank {key} {json} -d '{rank}'",
         f"curl -s {demo.url}/v1/audio/transcriptions {key} -F model=whisper {file}",

@@ -22,7 +22,7 @@ from gateway.adapters.audit_log import AuditLog
 from gateway.adapters.edge import EdgeLimits, EdgeProtocol
 from gateway.adapters.handshakes import HandshakeLimits, Handshakes
 from gateway.adapters.listening import Unusable, bind, give_way, release
-from gateway.adapters.logs import configure
+from gateway.adapters.logs import configured
 from gateway.adapters.metrics import Metrics
 from gateway.adapters.ops import ops_app
 from gateway.adapters.policy_files import PolicyFiles, PolicyFilesMissing
@@ -56,9 +56,8 @@ _log = structlog.get_logger("gateway.server")
 
 def serve(settings: Settings) -> int:
     """Run until SIGTERM or SIGINT. Give the exit status."""
-    configure(settings.log_level)
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with configured(settings.log_level), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_run(settings))
     except (Misfit, PolicyFilesMissing, PolicyError, RevokedFileUnusable, Unusable) as error:
         sys.stderr.write(f"{error}\n")

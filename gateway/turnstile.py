@@ -60,7 +60,8 @@ class Turnstile:
 class Passage:
     """One request on its way through; whoever holds it calls ``leave`` once, whatever happened.
 
-    ``usage``: what the request was charged for, once it has left; ``None`` for nothing.
+    ``usage``: what the request was charged for, once it has left, or what its engine counted where no tokens are
+    charged (recordings); ``None`` for nothing.
     """
 
     __slots__ = ("_charge", "_counts_tokens", "_delivery", "_fields", "_lease", "_ledger", "_request", "usage")
@@ -114,9 +115,11 @@ class Passage:
 
     async def leave(self) -> None:
         """Free the place at once and pay."""
-        if self._charge is not None and self._request is not None:
-            self.usage = _used(self._request, self._charge, self._delivery)
-        used = self.usage
+        used: Usage | None = None
+        if self._request is not None and self._charge is not None:
+            self.usage = used = _used(self._request, self._charge, self._delivery)
+        elif self._request is not None:
+            self.usage = self._request.meter.usage
         tokens = 0 if used is None else min(MOST, (used.prompt or 0) + (used.completion or 0))
         await self._ledger.settle(self._lease, tokens)
 

@@ -51,9 +51,11 @@ def test_its_lines_can_be_pasted_and_it_ends_well_when_told_to(running: subproce
     answers = [
         subprocess.run(["bash", "-c", line], capture_output=True, check=True, text=True).stdout for line in commands
     ]
-    chat, stream, models, ranked, heard, refused = answers
+    chat, stream, response, message, models, ranked, heard, refused = answers
     assert '"object":"chat.completion"' in chat
     assert stream.endswith("data: [DONE]\n\n")
+    assert '"object":"response"' in response
+    assert '"type":"message"' in message
     assert '"id":"local"' in models
     assert '"results":[{"index":1' in ranked
     assert heard.startswith('{"text":"word0')

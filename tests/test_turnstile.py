@@ -13,7 +13,7 @@ from gateway.dialects.call import Usage
 from gateway.identity.principal import CredentialKind, Principal
 from gateway.limits.ledger import Holder
 from gateway.limits.limit import Limit
-from gateway.policy.model import Endpoint
+from gateway.policy.model import Endpoint, ParameterRules
 from gateway.ports import Delivery, Ending, EngineAnswer, UpstreamRequest
 from gateway.reasons import Malformed, Reason, Unavailable
 from tests.policy.planes import EMBEDDINGS, PARTNER, client, plane, principal
@@ -218,6 +218,17 @@ async def test_embeddings_count_for_the_same_budget_and_a_list_of_models_does_no
     assert told(await serve(rooms, models()))[0] == 200
 
 
+async def test_what_an_engine_counts_where_no_tokens_are_charged_is_recorded_and_costs_none() -> None:
+    acme = client("acme", limit=COUNTED, may=frozenset({"chat", "count"}))
+    count = Endpoint("count", "POST", b"/count", "tokenize", body_limit=1000, parameters=COUNTING)
+    rooms = House(plane(clients=[acme, client("other")], endpoints=[count]))
+    rooms.dispatch.usage = Usage(5000)
+    assert (await serve(rooms, ask({"model": "local", "prompt": "hi"}, target=b"/count"))).head_out
+    assert rooms.record.usage == Usage(5000)
+    assert (await serve(rooms)).head_out
+
+
+COUNTING = ParameterRules(frozenset({"model", "prompt"}))
 STREAM = {**HI, "stream": True, "max_tokens": 900}
 LEFT = Delivery(Ending.CLIENT_LEFT)
 PROMPT = -1

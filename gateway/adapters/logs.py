@@ -7,6 +7,7 @@ What happened to a request is not told here but in its audit record.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import structlog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from structlog.typing import EventDict, WrappedLogger
 
@@ -53,8 +54,15 @@ class Sampler:
         return event
 
 
-def configure(level: str, stream: TextIO = sys.stderr) -> None:
-    """Send all lines of at least this level to a stream, those of libraries only from ``error`` up."""
+@contextlib.contextmanager
+def configured(level: str, stream: TextIO | None = None) -> Iterator[None]:
+    """Send all lines of at least this level to a stream, those of libraries only from ``error`` up.
+
+    It holds for the whole process and until the end of this block; then everything is as before. Without a stream it is
+    standard error.
+    """
+    root, quiet = logging.getLogger(), [logging.getLogger(name) for name in _QUIET]
+    before = [(logger, logger.level, logger.handlers[:], logger.propagate) for logger in (root, *quiet)]
     structlog.configure(
         processors=[
             Sampler(),
@@ -64,18 +72,25 @@ def configure(level: str, stream: TextIO = sys.stderr) -> None:
             structlog.processors.JSONRenderer(sort_keys=False),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(stream),
+        logger_factory=structlog.PrintLoggerFactory(stream or sys.stderr),
         cache_logger_on_first_use=False,
     )
     logging.captureWarnings(capture=True)
-    root = logging.getLogger()
     root.handlers[:] = [_Library()]
     root.setLevel(logging.WARNING)
-    for name in _QUIET:
-        logger = logging.getLogger(name)
+    for logger in quiet:
         logger.handlers.clear()
         logger.propagate = True
         logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        structlog.reset_defaults()
+        logging.captureWarnings(capture=False)
+        for logger, was, handlers, propagate in before:
+            logger.setLevel(was)
+            logger.handlers[:] = handlers
+            logger.propagate = propagate
 
 
 def _where(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

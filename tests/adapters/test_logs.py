@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 import structlog
 
-from gateway.adapters.logs import INTERVAL_S, Sampler, configure
+from gateway.adapters.logs import INTERVAL_S, Sampler, configured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,19 +29,10 @@ class Lines(io.StringIO):
 
 @pytest.fixture
 def lines() -> Iterator[Lines]:
-    """Configure logging into a stream, and put everything back afterwards."""
-    root = logging.getLogger()
-    loggers = [root, *(logging.getLogger(name) for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio"))]
-    before = [(logger, logger.level, logger.handlers[:], logger.propagate) for logger in loggers]
+    """Send lines into a stream."""
     lines = Lines()
-    configure("info", lines)
-    yield lines
-    structlog.reset_defaults()
-    logging.captureWarnings(capture=False)
-    for logger, level, handlers, propagate in before:
-        logger.setLevel(level)
-        logger.handlers[:] = handlers
-        logger.propagate = propagate
+    with configured("info", lines):
+        yield lines
 
 
 def _fail() -> NoReturn:
@@ -138,3 +130,18 @@ def test_a_warning_of_python_becomes_a_line(lines: Lines) -> None:
         warnings.warn("old", stacklevel=1)
     (line,) = lines.take()
     assert line["logger"] == "py.warnings"
+
+
+def test_behind_the_block_everything_is_as_before() -> None:
+    """A command that fails at its start, within a longer process, must not take the process's logging along."""
+
+    def found() -> list[object]:
+        loggers = [logging.getLogger(name) for name in ("", "uvicorn", "uvicorn.access", "asyncio", "httpx2")]
+        stated = [(one.level, one.propagate, one.handlers[:]) for one in loggers]
+        return [structlog.is_configured(), structlog.get_config(), warnings.showwarning, *stated]
+
+    before = found()
+    with contextlib.suppress(ValueError), configured("error"):
+        during = found()
+        _fail()
+    assert found() == before != during

@@ -1,8 +1,8 @@
-"""The shipped partner policy on loopback, as a partner's own client meets it.
+"""The shipped partner policy on loopback, as a partner's own client meets it, and beside it a policy for raw texts.
 
-Enters: nothing. Leaves: ``Partners``, with the URL, a key of the client ``batch`` and tokens of ``acme``. The policy is
-the committed file; only its issuer and one hash are those of this run. ``engine`` is vLLM's imitation, which records
-what reached it; ``played`` says what a script tells it, and serves the model ``reasoner``.
+Enters: what is played, and for which engine. Leaves: ``Partners``, with the URL, a key of the client ``batch`` and
+tokens of ``acme``. The policy is the committed file; only its issuer and one hash are those of this run. ``engine`` is
+vLLM's imitation, which records what reached it; ``played`` says what a script tells it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from anyio.from_thread import start_blocking_portal
 from gateway.simulator.engine import EngineSimulator
 from gateway.simulator.state import EngineState
 from tests.e2e.raw_http import ask, request
-from tests.e2e.site import DEADLINES, ENGINE_KEY, HOST, command, free_port, wait
+from tests.e2e.site import DEADLINES, ENGINE_KEY, HOST, command, free_port, policy_text, wait
 from tests.house.tree import text
 from tests.simulators.issuer import Issuer
 from tests.simulators.raw_engine import RawEngine
@@ -39,9 +39,10 @@ _ACME = "6f1c0b7e-2d3a-4a58-9a1c-0d5f6c7b8a90"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Partners:
-    """A gateway with the shipped policy, and both its engines."""
+    """A gateway with the shipped policy and that of ``texts.yaml``, and both its engines."""
 
     address: tuple[str, int]
+    texts: tuple[str, int]
     engine: EngineSimulator
     played: RawEngine
     issuer: Issuer
@@ -56,11 +57,12 @@ class Partners:
         """Give an access token of ``acme``."""
         return self.issuer.token(azp=_ACME, groups=list(groups), scope=scope)
 
-    def post(self, target: str, body: object, **fields: str) -> Answer:
+    def post(self, target: str, body: object, *, texts: bool = False, **fields: str) -> Answer:
         """Ask by hand, with the given header fields."""
         headers = {"Content-Type": "application/json", **{name.replace("_", "-"): one for name, one in fields.items()}}
-        host = f"{HOST}:{self.address[1]}"
-        return ask(self.address, request(target, host, method="POST", headers=headers, body=orjson.dumps(body)))
+        address = self.texts if texts else self.address
+        host = f"{HOST}:{address[1]}"
+        return ask(address, request(target, host, method="POST", headers=headers, body=orjson.dumps(body)))
 
     def reached(self) -> list[Recorded]:
         """Give the requests that reached the engine and that a caller caused."""
@@ -70,7 +72,7 @@ class Partners:
         """Give the body that reached the engine last."""
         return self.reached()[-1].json
 
-    def record(self, request_id: str) -> dict[str, Any]:
+    def record(self, request_id: str | None) -> dict[str, Any]:
         """Give the audit record of a request; waits a little for it."""
         found: list[dict[str, Any]] = []
 
@@ -86,26 +88,30 @@ class Partners:
 
 
 @contextlib.contextmanager
-def shipped(folder: Path, scripts: Mapping[str, tuple[Step, ...]]) -> Iterator[Partners]:
-    """Run everything within this block."""
+def shipped(folder: Path, scripts: Mapping[str, tuple[Step, ...]], plays: str = "REASONER") -> Iterator[Partners]:
+    """Run everything within this block; the engine of the name ``plays`` is the one that plays scripts."""
     with contextlib.ExitStack() as stack:
         begin = stack.enter_context
         portal = begin(start_blocking_portal())
-        state = EngineState(("local", "bge-m3"), max_model_len=65536)
+        state = EngineState(("local", "deepseek", "bge-m3"), max_model_len=65536)
         engine = begin(portal.wrap_async_context_manager(EngineSimulator(state, api_key=ENGINE_KEY)))
         played = begin(portal.wrap_async_context_manager(RawEngine(scripts)))
         issuer = begin(Issuer())
-        public, ops = free_port(), free_port()
+        public, texts, ops = free_port(), free_port(), free_port()
+        policies = folder / "policies"
+        policies.mkdir()
         policy = text("policies/partner.yaml").replace(_ISSUER, issuer.url)
         policy = policy.replace(_HASH, sha256(KEY.encode()).hexdigest())
-        (folder / "partner.yaml").write_text(policy, "utf-8")
+        (policies / "partner.yaml").write_text(policy, "utf-8")
+        (policies / "texts.yaml").write_text(policy_text("texts.yaml"), "utf-8")
+        urls = dict.fromkeys(("MAIN", "EMBEDDER", "REASONER", "RAW"), engine.url) | {plays: played.url}
         environment = {
-            "GATEWAY_POLICIES": str(folder / "partner.yaml"),
+            "GATEWAY_POLICIES": str(policies),
             "GATEWAY_LISTENERS__PUBLIC": f"{HOST}:{public}",
+            "GATEWAY_LISTENERS__TEXTS": f"{HOST}:{texts}",
             "GATEWAY_LISTENERS__OPS": f"{HOST}:{ops}",
-            **{f"GATEWAY_ENGINES__{name}__URLS": engine.url for name in ("MAIN", "EMBEDDER")},
-            "GATEWAY_ENGINES__REASONER__URLS": played.url,
-            **{f"GATEWAY_ENGINES__{name}__API_KEY": ENGINE_KEY for name in ("MAIN", "EMBEDDER", "REASONER")},
+            **{f"GATEWAY_ENGINES__{name}__URLS": url for name, url in urls.items()},
+            **{f"GATEWAY_ENGINES__{name}__API_KEY": ENGINE_KEY for name in urls},
             **{f"GATEWAY_ISSUERS__{name}__JWKS_URL": issuer.jwks_url for name in ("CORP", "TUNNEL")},
             "GATEWAY_AUDIT_LOG": str(folder / "audit.jsonl"),
             **{f"GATEWAY_DEADLINES__{name}": value for name, value in DEADLINES.items()},
@@ -120,4 +126,4 @@ def shipped(folder: Path, scripts: Mapping[str, tuple[Step, ...]]) -> Iterator[P
             return False
 
         wait(up, "the gateway", 20.0)
-        yield Partners((HOST, public), engine, played, issuer, folder)
+        yield Partners((HOST, public), (HOST, texts), engine, played, issuer, folder)

@@ -211,13 +211,15 @@ def test_the_sdk_has_a_recording_transcribed(site: Site, sdk: openai.OpenAI) -> 
 
 
 def test_the_sdk_has_a_recording_transcribed_while_it_listens(site: Site, sdk: openai.OpenAI) -> None:
-    stream = sdk.audio.transcriptions.create(
+    raw = sdk.audio.transcriptions.with_raw_response.create(
         model="whisper", file=("a.mp3", RECORDING), stream=True, extra_body={"stream_include_usage": True}
     )
-    chunks: list[Any] = list(stream)
+    chunks: list[Any] = list(raw.parse())
     assert "".join(one.choices[0]["delta"]["content"] for one in chunks if one.choices) == " word0 word1 word2 word3"
     fields, _, _ = parts_of(site.reached()[-1])
     assert fields["stream"] == fields["stream_include_usage"] == "true"
+    (record,) = site.records(raw.headers["x-request-id"])
+    assert record["usage"]["completion"] == 4
 
 
 def test_the_sdk_has_a_recording_translated(site: Site, sdk: openai.OpenAI) -> None:

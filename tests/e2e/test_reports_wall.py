@@ -6,10 +6,8 @@ import contextlib
 import gzip
 import re
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import orjson
 import pytest
 
 from tests.e2e.asking import forwarded, refused
@@ -23,7 +21,6 @@ from tests.simulators.raw_engine import ZEROS, ZIPPED_CHAT
 if TYPE_CHECKING:
     from tests.e2e.site import Site
 
-REPORTS = orjson.loads(Path(__file__).parents[1].joinpath("corpus", "reports.json").read_bytes())
 MIB = 1024 * 1024
 UPGRADE = {
     "Connection": "Upgrade",
@@ -31,11 +28,6 @@ UPGRADE = {
     "Sec-WebSocket-Version": "13",
     "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
 }
-
-
-def test_every_report_of_the_stage_has_a_test() -> None:
-    wanted = {report["id"].lower().replace("-", "_") for report in REPORTS if report["stage"] == "wall"}
-    assert not [report for report in wanted if not any(name.startswith(f"test_{report}_") for name in globals())]
 
 
 @pytest.mark.parametrize("token", [None, "bad", ""])

@@ -10,8 +10,6 @@ import json
 import logging
 from typing import Any
 
-import structlog
-
 from gateway.adapters import logs
 from gateway.audit import LONGEST_TEXT, AuditRecord, Outcome, Verdict
 from gateway.reasons import Reason
@@ -58,7 +56,7 @@ def fuzz_log(data: bytes) -> None:
     """Whatever a library or a bug says is one line of JSON, and the text of an exception is not in it."""
     text = data.decode("utf-8", "surrogateescape")
     stream = io.StringIO()
-    with logs_into(stream):
+    with logs.configured("info", stream):
         error = ValueError("not in the line " + text)
         logging.getLogger("uvicorn.error").error(text or "nothing", exc_info=error)
     (line,) = stream.getvalue().split("\n")[:-1]
@@ -68,25 +66,3 @@ def fuzz_log(data: bytes) -> None:
     assert read["logger"] == "uvicorn.error"
     assert read["exception"] == "ValueError"
     assert "not in the line" not in line
-
-
-class logs_into:  # noqa: N801  (read as a phrase)
-    """Send all log lines to a stream, within a block."""
-
-    def __init__(self, stream: io.StringIO) -> None:
-        self._stream = stream
-
-    def __enter__(self) -> None:
-        """Configure as the command does."""
-        loggers = [logging.getLogger(name) for name in ("", *logs._QUIET)]
-        self._before = [(one, one.level, one.handlers[:], one.propagate) for one in loggers]
-        logs.configure("info", self._stream)
-
-    def __exit__(self, *_: object) -> None:
-        """Put everything back."""
-        structlog.reset_defaults()
-        logging.captureWarnings(capture=False)
-        for logger, level, handlers, propagate in self._before:
-            logger.setLevel(level)
-            logger.handlers[:] = handlers
-            logger.propagate = propagate

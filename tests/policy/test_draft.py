@@ -39,8 +39,10 @@ def test_a_member_is_read_by_its_dotted_name() -> None:
     assert draft.get("none.m") is None
 
 
-def test_null_is_as_good_as_absent() -> None:
-    assert Draft({"a": None, "b": 0}).sent(("a", "b", "c")) == ["b"]
+def test_a_field_is_read_by_its_name_and_counts_as_sent_only_with_a_value() -> None:
+    draft = Draft({"a": 0, "b": None})
+    assert (draft.get("a"), draft.get("b"), draft.get("c")) == (0, None, None)
+    assert draft.sent(("c", "b", "a")) == ["a"]
 
 
 def test_a_number_is_lowered() -> None:

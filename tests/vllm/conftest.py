@@ -1,7 +1,12 @@
-"""A real vLLM, started once, and gateways in front of it: over TCP, over a Unix socket, and one with a wrong key."""
+"""A real vLLM, started once, and gateways in front of it: over TCP, over a Unix socket, and one with a wrong key.
+
+For embeddings, rankings and scores a second vLLM serves the same model, and for recordings a third serves a Whisper;
+each ends with the file that asks for it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import secrets
 import subprocess
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 KEY = "vgw_" + secrets.token_urlsafe(32)
+CACHING = "--enable-prefix-caching"
 
 
 @pytest.fixture(scope="session")
@@ -31,17 +37,40 @@ def folder() -> Iterator[Path]:
         yield Path(path)
 
 
-@pytest.fixture(scope="session")
-def engine(folder: Path, request: pytest.FixtureRequest) -> Iterator[RealEngine]:
-    """Install vLLM if need be, start it, and stop it whatever happens."""
+@contextlib.contextmanager
+def started(
+    folder: Path, name: str, request: pytest.FixtureRequest, *arguments: str, command: str = "serve"
+) -> Iterator[RealEngine]:
+    """Install vLLM if need be, start one, and stop it whatever happens."""
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         subprocess.run([real_engine.SCRIPT, "setup"], check=True)
-    running = RealEngine(folder)
+    running = RealEngine(folder, name, *arguments, command=command)
     try:
         running.wait_until_ready()
         yield running
     finally:
         running.stop()
+
+
+@pytest.fixture(scope="session")
+def engine(folder: Path, request: pytest.FixtureRequest) -> Iterator[RealEngine]:
+    """Start the one that generates."""
+    with started(folder, "vllm", request, CACHING) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def pooling_engine(folder: Path, request: pytest.FixtureRequest) -> Iterator[RealEngine]:
+    """Start one that makes vectors of texts, and so ranks and scores them by their likeness."""
+    with started(folder, "pooling", request, CACHING, "--runner", "pooling", "--convert", "embed") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def hearing_engine(folder: Path, request: pytest.FixtureRequest) -> Iterator[RealEngine]:
+    """Start one that hears; with its prefix cache on, vLLM 0.32 would end at the first recording."""
+    with started(folder, "hearing", request, command="hear") as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
@@ -64,22 +93,28 @@ def access_token(issuer: Issuer) -> str:
     return issuer.token(client_id="app-1")
 
 
+def policy(folder: Path, name: str, issuer: Issuer) -> Path:
+    """Fill in a policy of this folder and give the file."""
+    text = (Path(__file__).parent / name).read_text()
+    text = text.replace("{issuer}", issuer.url).replace("{key}", hashlib.sha256(KEY.encode()).hexdigest())
+    filled = folder / name
+    filled.write_text(text)
+    return filled
+
+
 @pytest.fixture(scope="session")
 def serve(folder: Path, issuer: Issuer) -> Iterator[Callable[[str, str, str], Serving]]:
     """Start gateways by name, engine URL and engine key; each must end with status 0."""
-    text = (Path(__file__).parent / "policy.yaml").read_text()
-    text = text.replace("{issuer}", issuer.url).replace("{key}", hashlib.sha256(KEY.encode()).hexdigest())
-    policy = folder / "policy.yaml"
-    policy.write_text(text)
-    started: list[Serving] = []
+    filled = policy(folder, "policy.yaml", issuer)
+    running: list[Serving] = []
 
     def start(name: str, url: str, engine_key: str) -> Serving:
-        serving = Serving(folder / name, policy, engine=url, engine_key=engine_key, jwks_url=issuer.jwks_url)
-        started.append(serving)
+        serving = Serving(folder / name, filled, engine=url, engine_key=engine_key, jwks_url=issuer.jwks_url)
+        running.append(serving)
         return serving
 
     yield start
-    assert [serving.stop() for serving in started] == [0] * len(started)
+    assert [serving.stop() for serving in running] == [0] * len(running)
 
 
 @pytest.fixture(scope="session")
@@ -92,6 +127,29 @@ def over_tcp(serve: Callable[[str, str, str], Serving], tap: Tap) -> Serving:
 def over_socket(serve: Callable[[str, str, str], Serving], engine: RealEngine) -> Serving:
     """Start a gateway whose engine is a Unix socket."""
     return serve("socket", f"unix:{engine.socket_path}", real_engine.KEY)
+
+
+@pytest.fixture(scope="module")
+def pooling(folder: Path, issuer: Issuer, pooling_engine: RealEngine) -> Iterator[Serving]:
+    """Start a gateway in front of the engine that makes vectors."""
+    with served(folder, "pooling", issuer, pooling_engine) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def hearing(folder: Path, issuer: Issuer, hearing_engine: RealEngine) -> Iterator[Serving]:
+    """Start a gateway in front of the engine that hears."""
+    with served(folder, "hearing", issuer, hearing_engine) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def served(folder: Path, name: str, issuer: Issuer, engine: RealEngine) -> Iterator[Serving]:
+    """Start a gateway with the policy of a name; it must end with status 0."""
+    url, filled = f"unix:{engine.socket_path}", policy(folder, f"{name}.yaml", issuer)
+    running = Serving(folder / f"at-{name}", filled, engine=url, engine_key=real_engine.KEY, jwks_url=issuer.jwks_url)
+    yield running
+    assert running.stop() == 0
 
 
 @pytest.fixture(params=["tcp", "socket"])

@@ -14,6 +14,10 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 KEY = "the-engine-key"
 SCRIPT = Path(__file__).parent / "vllm_cpu.sh"
@@ -33,14 +37,15 @@ class _OverSocket(http.client.HTTPConnection):
 
 
 class RealEngine:
-    """A running ``vllm serve``."""
+    """A running ``vllm serve``: one that generates, unless arguments or another command say what else it does."""
 
-    def __init__(self, folder: Path) -> None:
-        self.socket_path = folder / "vllm.sock"
-        self.log = folder / "vllm.log"
+    def __init__(self, folder: Path, name: str, *arguments: str, command: str = "serve") -> None:
+        self.socket_path = folder / f"{name}.sock"
+        self.log = folder / f"{name}.log"
+        listening = ["--uds", str(self.socket_path), "--api-key", KEY]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [SCRIPT, "serve", "--uds", str(self.socket_path), "--api-key", KEY, "--enable-prefix-caching"],
+                [SCRIPT, command, *listening, *arguments],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # one signal ends the engine and its workers
@@ -74,9 +79,14 @@ class RealEngine:
         """Tell how many requests it works on, by its own metrics."""
         return self._metric("vllm:num_requests_running")
 
-    def found_in_cache(self) -> int:
-        """Tell how many tokens of prompts it has found in its prefix cache so far."""
-        return self._metric("vllm:prefix_cache_hits_total")
+    def found_while(self, ask: Callable[[], object]) -> int:
+        """Tell how many tokens of prompts it finds in its prefix cache while something is asked."""
+        before = self._metric("vllm:prefix_cache_hits_total")
+        ask()
+        if not self.idle_within(10):
+            raise RuntimeError("vLLM does not come to rest")
+        time.sleep(0.2)  # its counters follow the answer
+        return self._metric("vllm:prefix_cache_hits_total") - before
 
     def _metric(self, name: str) -> int:
         metrics = self.ask("GET", "/metrics")[1].decode()

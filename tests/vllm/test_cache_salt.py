@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING
 
 import openai
-import pytest
 
 from tests.vllm import real_engine
 from tests.vllm.conftest import KEY
@@ -20,20 +18,6 @@ if TYPE_CHECKING:
 
 # More than two blocks of the cache (128 tokens each on the CPU), in a tokenizer that has no long words.
 PROMPT = "What did the other client ask, and when? " * 12
-
-
-@pytest.fixture
-def found(engine: RealEngine) -> Callable[[Callable[[], object]], int]:
-    """Tell how many tokens the engine finds in its cache while something is asked."""
-
-    def count(ask: Callable[[], object]) -> int:
-        before = engine.found_in_cache()
-        ask()
-        assert engine.idle_within(10)
-        time.sleep(0.2)  # its counters follow the answer
-        return engine.found_in_cache() - before
-
-    return count
 
 
 def through(gateway: Serving, credential: str, prompt: str) -> Callable[[], object]:
@@ -62,23 +46,23 @@ def directly(engine: RealEngine, prompt: str, **fields: str) -> Callable[[], obj
 
 
 def test_without_a_salt_the_engine_would_tell_who_asked_before(
-    engine: RealEngine, found: Callable[[Callable[[], object]], int]
+    engine: RealEngine,
 ) -> None:
     """The cache is on, and this is what it would give away: otherwise the next test could not fail."""
     prompt = f"unsalted {PROMPT}"
-    assert found(directly(engine, prompt)) == 0
-    assert found(directly(engine, prompt)) > 0
+    assert engine.found_while(directly(engine, prompt)) == 0
+    assert engine.found_while(directly(engine, prompt)) > 0
 
 
 def test_a_client_finds_its_own_prompt_again_and_no_other_client_does(
-    over_socket: Serving, access_token: str, engine: RealEngine, found: Callable[[Callable[[], object]], int]
+    over_socket: Serving, access_token: str, engine: RealEngine
 ) -> None:
     prompt = f"salted {PROMPT}"
     batch, app = through(over_socket, KEY, prompt), through(over_socket, access_token, prompt)
-    assert found(batch) == 0
-    assert found(batch) > 0
-    assert found(app) == 0, "a client was answered from what another one asked"
-    assert found(app) > 0
-    assert found(batch) > 0
-    assert found(directly(engine, prompt)) == 0
-    assert found(directly(engine, prompt, cache_salt="(the salt of batch)")) == 0
+    assert engine.found_while(batch) == 0
+    assert engine.found_while(batch) > 0
+    assert engine.found_while(app) == 0, "a client was answered from what another one asked"
+    assert engine.found_while(app) > 0
+    assert engine.found_while(batch) > 0
+    assert engine.found_while(directly(engine, prompt)) == 0
+    assert engine.found_while(directly(engine, prompt, cache_salt="(the salt of batch)")) == 0

