@@ -54,6 +54,14 @@ def test_who_waits_no_longer_frees_the_seat() -> None:
     assert room.leave() == "next"
 
 
+def test_those_before_and_behind_one_who_gives_up_keep_their_turn() -> None:
+    room = WaitingRoom[str](1, 3)
+    for name in ("inside", "first", "leaves", "last"):
+        room.enter(NORMAL, name)
+    assert room.give_up("leaves")
+    assert [room.leave(), room.leave()] == ["first", "last"]
+
+
 def test_without_seats_nobody_waits() -> None:
     room = WaitingRoom[str](1, 0)
     assert [room.enter(HIGH, "a"), room.enter(HIGH, "b")] == [IN, OUT]
