@@ -227,13 +227,14 @@ class Row:
     outcome: str
     records: int
     streams: int
+    leases: int
     pool: str
 
     def __str__(self) -> str:
         """Give one line of the table."""
         return (
             f"{self.fault:18}{self.api:10}{self.way:8}{self.status:9}{self.reason:24}{self.error:26}{self.outcome:13}"
-            f"{self.records:>7}{self.streams:>9}  {self.pool}"
+            f"{self.records:>7}{self.streams:>9}{self.leases:>8}  {self.pool}"
         )
 
 
@@ -248,7 +249,7 @@ class Matrix:
         if not self.rows:
             return []
         head = f"{'fault':18}{'api':10}{'answer':8}{'status':9}{'reason':24}{'Proxy-Status error':26}{'outcome':13}"
-        return [f"{head}{'records':>7}{'streams':>9}  pool", *map(str, self.rows)]
+        return [f"{head}{'records':>7}{'streams':>9}{'leases':>8}  pool", *map(str, self.rows)]
 
 
 MATRIX = Matrix()

@@ -108,6 +108,13 @@ def streams_open(site: Site) -> int:
     return sum(int(float(found)) for found in re.findall(r"(?m)^gateway_streams_open\{.*\} (\S+)$", site.metrics()))
 
 
+def leases_held(site: Site) -> int:
+    """Read the gauge of the places that requests hold, which names each client that asked within the minute."""
+    found = re.findall(r"(?m)^gateway_requests_open\{.*\} (\S+)$", site.metrics())
+    assert found
+    return sum(int(float(one)) for one in found)
+
+
 def descriptors(site: Site) -> int:
     """Count the gateway's sockets and files."""
     return sum(1 for _ in Path(f"/proc/{site.process.pid}/fd").iterdir())
@@ -128,7 +135,7 @@ def test_a_fault_is_answered_recorded_and_forgotten(
         answer, cut = asking(fault, streams=streams)
     took = time.monotonic() - begun
     records = faulty.records(answer.value("x-request-id") or "")
-    left = streams_open(faulty)
+    left, held = streams_open(faulty), leases_held(faulty)
     reason = reason_of(answer)
     error = re.search(r"error=([a-z_]+)", answer.value("proxy-status") or "")
     status = f"{answer.status}{' cut' * cut}"
@@ -144,6 +151,7 @@ def test_a_fault_is_answered_recorded_and_forgotten(
             f"{records[0]['outcome']}",
             len(records),
             left,
+            held,
             "ok",
         )
     )
@@ -154,7 +162,7 @@ def test_a_fault_is_answered_recorded_and_forgotten(
     record = records[0]
     assert (record["verdict"], record["outcome"]) == (expected.verdict, expected.outcome)
     assert record["reason"] == expected.reason
-    assert left == 0
+    assert (left, held) == (0, 0)
     if fault == "stale-keep-alive":
         first, second = engine.asked[played : played + 2]
         assert first.connection != second.connection
