@@ -35,7 +35,7 @@ from gateway.adapters.relay import Relay
 from gateway.adapters.revoked_file import RevokedFile
 from gateway.adapters.temporary_file import TemporaryFile
 from gateway.enforcement import Enforcement
-from gateway.identity.confirmation import MTLS
+from gateway.identity.confirmation import DPOP, MTLS
 from gateway.identity.dpop import Proofs
 from gateway.identity.issuer import AccessTokenIssuer, IntrospectionIssuer
 from gateway.policy.cache_salt import SHORTEST_SECRET, CacheSalts
@@ -141,10 +141,7 @@ class Gateway:
 
     def _enforcements(self, planes: Sequence[Plane]) -> Mapping[str, Enforcement[Downstream]]:
         """Make what the policies decide. Raises ``Misfit``."""
-        served = {plane.listener: plane for plane in planes if plane.listener in self.settings.listeners}
-        problems = [*misfits(self.settings, served)]
-        if problems:
-            raise Misfit(*problems)
+        served = served_by(self.settings, planes)
         asked = warm_ups(served.values())
         for name, watch in self._watches.items():
             watch.warm_ups = [warm_up for warm_up in asked if warm_up.engine == name]
@@ -164,6 +161,7 @@ class Gateway:
             new_request_id,
             _report_bug,
             TemporaryFile,
+            self.settings.workers,
         )
         limits = self.settings.deadlines
         deadlines = Deadlines(limits.first_byte, limits.idle, limits.total)
@@ -196,6 +194,15 @@ class Gateway:
             await self._issuer_http.close()
 
 
+def served_by(settings: Settings, planes: Sequence[Plane]) -> dict[str, Plane]:
+    """Give the planes that have a listener, by its name. Raises ``Misfit`` when policies and settings do not fit."""
+    served = {plane.listener: plane for plane in planes if plane.listener in settings.listeners}
+    problems = misfits(settings, served)
+    if problems:
+        raise Misfit(*problems)
+    return served
+
+
 def misfits(settings: Settings, served: Mapping[str, Plane]) -> list[str]:
     """Find where policies and settings do not fit together."""
     problems = [
@@ -222,6 +229,12 @@ def misfits(settings: Settings, served: Mapping[str, Plane]) -> list[str]:
             if isinstance(trust, AccessTokenIssuer)
             and trust.sender == MTLS
             and not _asks_for_certificates(settings, listener)
+        ]
+        problems += [
+            f"{plane.source}: the caller {name!r} has 'sender: dpop', and each of several processes would take a proof "
+            "once: set GATEWAY_WORKERS=1."
+            for name, trust in plane.callers.items()
+            if settings.workers > 1 and isinstance(trust, AccessTokenIssuer) and trust.sender == DPOP
         ]
         problems += [
             f"{plane.source}: the caller {name!r} asks its issuer about tokens, and has no credential for that: "

@@ -166,6 +166,12 @@ def _day(text: str) -> str:
 
 def _serve(_: argparse.Namespace) -> int:
     settings = _settings()
+    if settings.workers > 1:
+        from gateway.settings import load_settings, resolved
+        from gateway.supervisor import supervise
+
+        environ = resolved(os.environ)
+        return supervise(load_settings(environ), environ)
     from gateway.server import serve
 
     return serve(settings)

@@ -16,7 +16,7 @@ from gateway.dialects.form_body import FormBody
 from gateway.dialects.openai_models import ModelEntry, model_body, models_body
 from gateway.dialects.registry import DIALECTS, FACTS
 from gateway.engine.choice import mark
-from gateway.gatehouse import Gatehouse
+from gateway.gatehouse import Gatehouse, bounds
 from gateway.identity import dpop
 from gateway.identity.challenge import challenge
 from gateway.limits.waiting_room import RANKS
@@ -67,7 +67,7 @@ class Enforcement(Generic[InboundT]):
         self._hosts = hosts
         self._ports = ports
         self._turnstile = Turnstile(plane, ports.ledger)
-        self._gatehouse = Gatehouse(plane, ports.authenticator, ports.clock, ports.proofs)
+        self._gatehouse = Gatehouse(plane, ports.authenticator, ports.clock, ports.proofs, bounds(ports.processes))
         endpoints = [endpoint for by_method in plane.endpoints.values() for endpoint in by_method.values()]
         self._endpoints = {endpoint.name: endpoint for endpoint in endpoints}
         self._targets = {path: Target.parse(path) for path in plane.endpoints}  # what nearly everybody asks for

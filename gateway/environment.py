@@ -85,19 +85,29 @@ class Shape:
 def read(environ: Mapping[str, str], shape: Shape) -> Tree:
     """Give the tree of values, keys in lower case and names as policies write them. Raises ``SettingsError``."""
     tree: Tree = {}
+    for place, value in _found(environ, shape):
+        _put(tree, place, value)
+    return tree
+
+
+def values_of(environ: Mapping[str, str], shape: Shape) -> dict[str, str]:
+    """Give the same variables, with values in place of the files of secrets. Raises ``SettingsError``."""
+    return {variable(place): value for place, value in _found(environ, shape)}
+
+
+def _found(environ: Mapping[str, str], shape: Shape) -> list[tuple[tuple[str, ...], str]]:
+    found: list[tuple[tuple[str, ...], str]] = []
     problems: list[str] = []
     for name in sorted(environ):
         if not name.upper().startswith(PREFIX) or name.startswith(_SERVICE_LINKS):
             continue
         try:
-            place, value = _variable(name, environ, shape)
+            found.append(_variable(name, environ, shape))
         except SettingsError as error:
             problems.extend(error.problems)
-            continue
-        _put(tree, place, value)
     if problems:
         raise SettingsError(*problems)
-    return tree
+    return found
 
 
 def variable(path: tuple[str, ...]) -> str:

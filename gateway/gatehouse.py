@@ -32,6 +32,15 @@ QUESTIONS = Bound(100, 10.0)
 """How many opaque tokens may fail without an address to blame: each of them costs the issuer an answer."""
 
 
+def bounds(processes: int) -> tuple[Bound, Bound, Bound]:
+    """Give the share that each of several processes has of these bounds."""
+    each, rest, questions = (
+        Bound(max(1, bound.burst // processes), bound.per_second / processes)
+        for bound in (EACH_ADDRESS, REST_OF_PLANE, QUESTIONS)
+    )
+    return each, rest, questions
+
+
 class Visitor(NamedTuple):
     """A verified caller and the address that it comes from; ``None`` if that is not known."""
 
@@ -48,7 +57,7 @@ class Gatehouse:
         authenticator: Authenticator,
         clock: Clock,
         proofs: dpop.Proofs,
-        bounds: tuple[Bound, Bound, Bound] = (EACH_ADDRESS, REST_OF_PLANE, QUESTIONS),
+        shares: tuple[Bound, Bound, Bound],
     ) -> None:
         keys = {key.sha256: client.caller for client in plane.clients.values() for key in client.keys}
         self._edge = plane.edge is not None
@@ -56,7 +65,7 @@ class Gatehouse:
         self._authenticator = authenticator
         self._clock = clock
         self._proofs = proofs
-        each, rest, questions = bounds
+        each, rest, questions = shares
         self._failures = Failures(each, rest)
         self._questions = Failures(each, questions)
         self.takes_proofs = takes_proofs(plane.callers.values())

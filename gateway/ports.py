@@ -218,7 +218,10 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ports(Generic[InboundT]):
-    """What the enforcement of a plane is connected to."""
+    """What the enforcement of a plane is connected to.
+
+    ``processes``: how many share the plane's callers, and so the bounds on credentials that fail.
+    """
 
     authenticator: Authenticator
     dispatcher: Dispatcher[InboundT]
@@ -231,3 +234,4 @@ class Ports(Generic[InboundT]):
     new_id: Callable[[], str]
     report_bug: Callable[[str, BaseException], None]
     new_spool: Callable[[], Spool]
+    processes: int = 1

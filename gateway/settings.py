@@ -1,8 +1,8 @@
 """The environment, read once at start-up: addresses, file paths and secrets. Rules stand in the policy files.
 
 Enters: a mapping of environment variables. Leaves: ``Settings``, frozen and checked as a whole, or a
-``SettingsError`` whose sentences name the variable and what to do. A setting that this version knows but does not
-carry out is refused.
+``SettingsError`` whose sentences name the variable and what to do. What several workers could not keep together is
+refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway import setting_values as values
 from gateway.addresses import Tcp, Unix
-from gateway.environment import SettingsError, Shape, read, variable
+from gateway.environment import SettingsError, Shape, read, values_of, variable
 from gateway.wire.hosts import HostRule
 
 if TYPE_CHECKING:
@@ -77,7 +77,10 @@ class Tls(_Part):
 
 
 class Deadlines(_Part):
-    """Time limits of a request in seconds; a policy may set others for an endpoint."""
+    """Time limits of a request in seconds; a policy may set others for an endpoint.
+
+    ``notice``: how long connections are still accepted after SIGTERM, while ``/readyz`` says that the end is near.
+    """
 
     head: values.Seconds = 15.0
     body: values.Seconds = 30.0
@@ -86,6 +89,7 @@ class Deadlines(_Part):
     idle: values.Seconds = 60.0
     total: values.Seconds = 600.0
     drain: values.Seconds = 30.0
+    notice: values.SecondsOrZero = 0.0
 
 
 class Settings(_Part):
@@ -135,6 +139,31 @@ _SECTIONS: Mapping[str, type[_Part] | None] = {
 }
 
 
+def portion(settings: Settings, number: int) -> Settings:
+    """Give the settings of one worker (the first is number 1): its share of each bound, and no ops listener.
+
+    The shares together are the bound, so that several processes hold what one would.
+    """
+
+    def share(bound: int) -> int:
+        each, left = divmod(bound, settings.workers)
+        return each + (number <= left)
+
+    engines = {
+        name: engine
+        if engine.in_flight is None
+        else engine.model_copy(update={"in_flight": share(engine.in_flight), "waiting": share(engine.waiting)})
+        for name, engine in settings.engines.items()
+    }
+    mine = {
+        "engines": engines,
+        "listeners": {name: address for name, address in settings.listeners.items() if name != OPS},
+        "tls": {name: tls for name, tls in settings.tls.items() if name != OPS},
+        "max_connections": share(settings.max_connections),
+    }
+    return settings.model_copy(update=mine)
+
+
 def _fields(part: type[_Part]) -> frozenset[str]:
     return frozenset(name.upper() for name in part.model_fields)
 
@@ -153,10 +182,15 @@ def load_settings(environ: Mapping[str, str]) -> Settings:
         settings = Settings.model_validate(read(environ, _SHAPE))
     except ValidationError as error:
         raise SettingsError(*map(_sentence, error.errors(include_url=False, include_input=False))) from None
-    problems = [*_unsupported(settings), *_contradictions(settings)]
+    problems = [*_too_many_workers(settings), *_contradictions(settings)]
     if problems:
         raise SettingsError(*problems)
     return settings
+
+
+def resolved(environ: Mapping[str, str]) -> dict[str, str]:
+    """Give the same settings with what their files hold at the moment. Raises ``SettingsError``."""
+    return values_of(environ, _SHAPE)
 
 
 def _sentence(problem: Mapping[str, object]) -> str:
@@ -167,14 +201,19 @@ def _sentence(problem: Mapping[str, object]) -> str:
     return f"{variable(place)} {str(problem['msg']).removeprefix('Value error, ')}."
 
 
-def _unsupported(settings: Settings) -> Iterator[str]:
-    """Refuse what would leave something open if it were ignored."""
-    if settings.workers != 1:
+def _too_many_workers(settings: Settings) -> Iterator[str]:
+    """Find what several processes could not keep together, and bounds that are too small to be shared out."""
+    workers = settings.workers
+    if workers > 1 and settings.ledger is None:
         yield (
-            "GATEWAY_WORKERS must be 1: with a ledger in memory, each process would grant the limits anew."
-            if settings.ledger is None
-            else "GATEWAY_WORKERS must be 1: start this version once for each process, on listeners of their own."
+            "GATEWAY_WORKERS must be 1: with a ledger in memory, each process would grant the limits anew. "
+            "Set GATEWAY_LEDGER to a server that they share, such as valkey://127.0.0.1:6379."
         )
+    bounds: dict[tuple[str, ...], int] = {("max_connections",): settings.max_connections}
+    bounds |= {("engines", name, "in_flight"): engine.in_flight or workers for name, engine in settings.engines.items()}
+    for place, bound in bounds.items():
+        if bound < workers:
+            yield f"{variable(place)} is less than GATEWAY_WORKERS, among which it is shared out."
 
 
 def _halves(settings: Settings) -> Iterator[str]:

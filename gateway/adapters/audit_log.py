@@ -11,10 +11,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from typing import TYPE_CHECKING
 
 import structlog
 
 from gateway.adapters.descriptor import Descriptor
+
+if TYPE_CHECKING:
+    from gateway.adapters.write_turns import WriteTurns
 
 BUFFERED_AT_MOST = 4 * 1024 * 1024
 """Bytes kept in memory; beyond them records are lost, and counted."""
@@ -40,10 +44,14 @@ _log = structlog.get_logger()
 
 
 class AuditLog:
-    """The log of one process. Not for threads: everything runs on the event loop."""
+    """The log of one process. Not for threads: everything runs on the event loop.
 
-    def __init__(self, descriptor: Descriptor, path: str | None = None) -> None:
-        self._descriptor = descriptor
+    ``turns``: set where other processes write to the same place.
+    """
+
+    def __init__(self, descriptor: Descriptor, path: str | None = None, turns: WriteTurns | None = None) -> None:
+        self._turns = turns
+        self._descriptor = descriptor if turns is None else turns.of(descriptor)
         self._path = path
         self._lines: deque[bytes] = deque()
         self._buffered = 0
@@ -54,11 +62,11 @@ class AuditLog:
         self.lost = 0
 
     @classmethod
-    def open(cls, destination: str) -> AuditLog:
+    def open(cls, destination: str, turns: WriteTurns | None = None) -> AuditLog:
         """Open ``stdout`` or a path. Raises ``OSError``."""
         if destination == STDOUT:
-            return cls(Descriptor.of(1))
-        return cls(Descriptor.of_path(destination), destination)
+            return cls(Descriptor.of(1), turns=turns)
+        return cls(Descriptor.of_path(destination), destination, turns)
 
     @property
     def ready(self) -> bool:
@@ -101,7 +109,7 @@ class AuditLog:
             _log.error("audit log cannot be reopened: the old file is kept", error=error.strerror, sampled=True)
             return
         self._descriptor.close()
-        self._descriptor = descriptor
+        self._descriptor = descriptor if self._turns is None else self._turns.of(descriptor)
         self._begun = 0
 
     def close(self, wait_s: float = CLOSE_S) -> int:

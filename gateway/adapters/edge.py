@@ -43,6 +43,12 @@ REQUESTS_AT_MOST = 10_000
 LINGER_BYTES = 64 * 1024 * 1024
 """Bytes of an unread body that are drained, so that a reset does not overtake the answer."""
 
+LINGER_S = 5.0
+"""Seconds that a connection has for its close."""
+
+FIRST_S = 1.0
+"""Seconds that a new connection has for its first request when nothing more is accepted: it may be on its way."""
+
 TLS_BUFFER = 64 * 1024
 """Bytes of an answer that wait to be encrypted before its source is paused, as in the clear; asyncio has 512 KiB."""
 
@@ -54,7 +60,7 @@ class EdgeLimits:
     head_s: float = 15.0
     body_s: float = 30.0
     connections: int = 10_000
-    linger_s: float = 5.0
+    linger_s: float = LINGER_S
 
 
 class EdgeProtocol(HttpToolsProtocol):
@@ -342,8 +348,17 @@ class EdgeProtocol(HttpToolsProtocol):
         last = self._waiting[-1] if self._waiting else self._active
         if last is not None:
             last.keep_alive = False
-        elif not self._deaf:  # otherwise it is closing already, behind an answer that must arrive
+        elif self._deaf:
+            return  # it is closing already, behind an answer that must arrive
+        elif self._requests and not self._head_begun:
             self.close_within(self.limits.linger_s)
+        else:
+            self._requests = REQUESTS_AT_MOST
+            self._deadline.within(min(FIRST_S, self.limits.head_s))
+
+    def retire(self) -> None:
+        """Close behind the next answer, so that the client opens its next connection elsewhere."""
+        self._requests = REQUESTS_AT_MOST
 
     def _too_late(self) -> None:
         """Drop a connection that does not close, and answer a head that does not end."""

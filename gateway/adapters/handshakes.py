@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from gateway.adapters.edge import FIRST_S
 from gateway.adapters.server_certificate import LINE
 
 if TYPE_CHECKING:
@@ -56,26 +57,36 @@ class Handshakes:
         self._established = established
         self._failed = failed
         self._under_way = 0
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def accept(self, listening: socket.socket) -> None:
-        """Take connections until cancelled, and give up those that are not ready then."""
-        loop = asyncio.get_running_loop()
+        """Take connections until cancelled; those that are not ready a moment later are given up."""
         async with asyncio.TaskGroup() as group:
-            while True:
-                await asyncio.sleep(0)  # one that waits already is taken without a turn of the loop
-                try:
-                    accepted, _ = await loop.sock_accept(listening)
-                except ConnectionError:
-                    continue  # it was gone before we came
-                except OSError as error:
-                    _log.error("no connection can be accepted", why=error.strerror, sampled=True)
-                    await asyncio.sleep(PAUSE_S)
-                    continue
-                if self._under_way + len(self._established) >= self._limits.connections:
-                    accepted.close()
-                    continue
-                self._under_way += 1
-                group.create_task(self._shake_hands(accepted))
+            try:
+                await self._accept(listening, group)
+            finally:
+                if self._tasks:  # whoever has just come may have a request on the way
+                    await asyncio.wait(self._tasks, timeout=min(FIRST_S, self._limits.handshake_s))
+
+    async def _accept(self, listening: socket.socket, group: asyncio.TaskGroup) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(0)  # one that waits already is taken without a turn of the loop
+            try:
+                accepted, _ = await loop.sock_accept(listening)
+            except ConnectionError:
+                continue  # it was gone before we came
+            except OSError as error:
+                _log.error("no connection can be accepted", why=error.strerror, sampled=True)
+                await asyncio.sleep(PAUSE_S)
+                continue
+            if self._under_way + len(self._established) >= self._limits.connections:
+                accepted.close()
+                continue
+            self._under_way += 1
+            task = group.create_task(self._shake_hands(accepted))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _shake_hands(self, accepted: socket.socket) -> None:
         """Lead one connection through its handshake; what goes wrong ends this connection and nothing else."""

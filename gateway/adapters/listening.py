@@ -1,7 +1,7 @@
 """The sockets of listeners: bound before anything is served, and left behind by nobody.
 
-Enters: an address of the settings. Leaves: a bound TCP socket, or the way cleared for a Unix socket that uvicorn makes.
-Only members of the group may connect to that one.
+Enters: an address of the settings, or sockets that whoever started this process has bound already (``LISTEN_FDS``, as
+systemd does). Leaves: a bound socket that does not listen yet. Only members of the group may connect to a Unix socket.
 """
 
 from __future__ import annotations
@@ -9,43 +9,91 @@ from __future__ import annotations
 import socket
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gateway.addresses import Tcp, Unix
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
 SOCKET_MODE = 0o660
+FIRST_INHERITED = 3
+"""The number of the first socket that is handed over (sd_listen_fds(3))."""
 
 
 class Unusable(Exception):  # noqa: N818  (says what is so)
     """A listener or file cannot be opened; the text is a sentence."""
 
 
-def bind(address: Tcp | Unix) -> list[socket.socket] | None:
-    """Give the socket of a TCP address; ``None`` for a Unix socket, whose path is free then. Raises ``OSError``."""
+def bind(address: Tcp | Unix) -> socket.socket:
+    """Give a socket of this address. Raises ``OSError``."""
+    family, where = _place(address)
     if isinstance(address, Unix):
         _clear(Path(address.path))
-        return None
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((address.host, address.port))
+        if family != socket.AF_UNIX:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(where)
+        if isinstance(address, Unix):  # before it listens, so that nobody else could come in between
+            Path(address.path).chmod(SOCKET_MODE)
     except OSError:
         bound.close()
         raise
     bound.setblocking(False)  # noqa: FBT003  (the standard library's signature)
-    return [bound]
-
-
-def give_way(address: Tcp | Unix) -> None:
-    """Let the group, and nobody else, connect to a Unix socket."""
-    if isinstance(address, Unix):
-        Path(address.path).chmod(SOCKET_MODE)
+    return bound
 
 
 def release(address: Tcp | Unix) -> None:
     """Remove a Unix socket that is no longer served."""
     if isinstance(address, Unix):
         Path(address.path).unlink(missing_ok=True)
+
+
+def inherited(environ: Mapping[str, str], process: int) -> list[socket.socket]:
+    """Give the sockets that were handed to this process, of that number (sd_listen_fds(3)). Raises ``Unusable``."""
+    if environ.get("LISTEN_PID") != str(process):
+        return []  # they were for another one
+    count = environ.get("LISTEN_FDS", "")
+    if not count.isascii() or not count.isdigit():
+        raise Unusable("LISTEN_FDS is no number: it is set by whoever hands sockets over, such as systemd.")
+    found = []
+    for number in range(FIRST_INHERITED, FIRST_INHERITED + int(count)):
+        try:
+            one = socket.socket(fileno=number)
+        except OSError:
+            raise Unusable(f"LISTEN_FDS speaks of descriptor {number}, which is no socket.") from None
+        if one.type != socket.SOCK_STREAM:
+            raise Unusable(f"LISTEN_FDS hands over descriptor {number}, which takes no connections: use ListenStream=.")
+        one.setblocking(False)  # noqa: FBT003  (the standard library's signature)
+        one.set_inheritable(False)
+        found.append(one)
+    return found
+
+
+def assigned(listeners: Mapping[str, Tcp | Unix], handed: Iterable[socket.socket]) -> dict[str, socket.socket]:
+    """Say which listener each of these sockets is for: the one of its address. Raises ``Unusable`` for one of none."""
+    places = {_place(address): name for name, address in listeners.items()}
+    found: dict[str, socket.socket] = {}
+    for one in handed:
+        where = one.getsockname()
+        name = places.get((one.family, where if isinstance(where, str) else where[:2]))
+        if name is None or name in found:
+            shown = where if isinstance(where, str) else f"{where[0]}:{where[1]}"
+            raise Unusable(
+                f"LISTEN_FDS hands over a socket of {shown}, which is the address of no listener, or of one that has a "
+                "socket already: let GATEWAY_LISTENERS__… and ListenStream= of the socket unit say the same."
+            )
+        found[name] = one
+    return found
+
+
+def _place(address: Tcp | Unix) -> tuple[socket.AddressFamily, str | tuple[str, int]]:
+    """Give family and address as the system writes them."""
+    if isinstance(address, Unix):
+        return socket.AF_UNIX, address.path
+    host = "127.0.0.1" if address.host.lower() == "localhost" else address.host
+    return socket.AF_INET6 if ":" in host else socket.AF_INET, (host, address.port)
 
 
 def _clear(path: Path) -> None:

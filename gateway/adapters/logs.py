@@ -12,6 +12,7 @@ import logging
 import sys
 import time
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 import structlog
@@ -55,12 +56,13 @@ class Sampler:
 
 
 @contextlib.contextmanager
-def configured(level: str, stream: TextIO | None = None) -> Iterator[None]:
+def configured(level: str, stream: TextIO | None = None, worker: int | None = None) -> Iterator[None]:
     """Send all lines of at least this level to a stream, those of libraries only from ``error`` up.
 
     It holds for the whole process and until the end of this block; then everything is as before. Without a stream it is
-    standard error.
+    standard error. ``worker``: the number of this process, which stands in each line.
     """
+    numbered = [] if worker is None else [partial(_numbered, worker)]
     root, quiet = logging.getLogger(), [logging.getLogger(name) for name in _QUIET]
     before = [(logger, logger.level, logger.handlers[:], logger.propagate) for logger in (root, *quiet)]
     structlog.configure(
@@ -69,10 +71,11 @@ def configured(level: str, stream: TextIO | None = None) -> Iterator[None]:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             _where,
+            *numbered,
             structlog.processors.JSONRenderer(sort_keys=False),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(stream or sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(stream or sys.stderr),  # a line is one write
         cache_logger_on_first_use=False,
     )
     logging.captureWarnings(capture=True)
@@ -91,6 +94,12 @@ def configured(level: str, stream: TextIO | None = None) -> Iterator[None]:
             logger.setLevel(was)
             logger.handlers[:] = handlers
             logger.propagate = propagate
+
+
+def _numbered(worker: int, _logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Say which of several processes tells this."""
+    event["worker"] = worker
+    return event
 
 
 def _where(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import orjson
 from starlette.applications import Starlette
@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.adapters.metrics import CONTENT_TYPE, Metrics
+from gateway.adapters.metrics import CONTENT_TYPE
 from gateway.reasons import ANSWERS, Malformed, Reason
 
 if TYPE_CHECKING:
@@ -86,18 +86,43 @@ class Readiness:
     problems: tuple[str, ...] = ()
 
 
+class Report(Protocol):
+    """What ``/readyz`` says, to be written as JSON."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests can be served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Of how many worker processes how many run, and how many of them can serve requests."""
+
+    of: int
+    running: int
+    ready: int | None = None
+
+
 def ops_app(
-    readiness: Callable[[], Awaitable[Readiness]],
-    metrics: Metrics,
+    readiness: Callable[[], Awaitable[Report]],
+    exposition: Callable[[], Awaitable[bytes]],
     hosts: HostRule,
     *,
     loopback: bool,
     token: str | None = None,
+    workers: Callable[[], Workers] | None = None,
 ) -> ASGIApp:
-    """Make the application. Beyond loopback, metrics need ``token``; without one they are never given there."""
+    """Make the application. Beyond loopback, metrics need ``token``; without one they are never given there.
+
+    ``exposition``: the metrics as Prometheus reads them. ``workers``: set where this process only looks after others.
+    """
 
     async def live(_request: Request) -> Response:
-        return _json({"alive": True})
+        if workers is None:
+            return _json({"alive": True})
+        found = workers()
+        alive = found.running > 0
+        return _json({"alive": alive, "workers": {"of": found.of, "running": found.running}}, 200 if alive else 503)
 
     async def ready(_request: Request) -> Response:
         report = await readiness()
@@ -110,7 +135,7 @@ def ops_app(
                 401,
                 {"www-authenticate": 'Bearer realm="vllm-gateway ops"'},
             )
-        return Response(metrics.render(), headers=_HEADERS, media_type=CONTENT_TYPE)
+        return Response(await exposition(), headers=_HEADERS, media_type=CONTENT_TYPE)
 
     routes = [Route("/livez", live), Route("/readyz", ready), Route("/metrics", count)]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})

@@ -26,12 +26,14 @@ class PolicyFiles:
     """The files behind ``GATEWAY_POLICIES``."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
+        self.texts: dict[str, str] = {}
+        """What was read last, by name of the file, whether it compiles or not."""
         self._paths = paths
         self._seen = b""
 
     def load(self) -> list[Plane]:
         """Read and compile all files. Raises ``PolicyError``, ``PolicyFilesMissing``."""
-        texts = self._read()
+        self.texts = texts = self._read()
         self._seen = _digest(texts)
         return compile_planes(texts)
 

@@ -27,11 +27,15 @@ READY = Readiness(
 NOT_READY = Readiness(ready=False, problems=("draining",))
 
 
+async def exposition() -> bytes:
+    return Metrics().render()
+
+
 def _client(report: Readiness = READY, *, loopback: bool = True, token: str | None = None) -> TestClient:
     async def readiness() -> Readiness:
         return report
 
-    app = ops_app(readiness, Metrics(), HOSTS, loopback=loopback, token=token)
+    app = ops_app(readiness, exposition, HOSTS, loopback=loopback, token=token)
     return TestClient(app, base_url="http://127.0.0.1:9090")
 
 
@@ -149,7 +153,7 @@ def test_a_bug_of_ours_is_told_without_its_message() -> None:
     async def broken() -> Readiness:
         raise RuntimeError("secret")
 
-    app = ops_app(broken, Metrics(), HOSTS, loopback=True)
+    app = ops_app(broken, exposition, HOSTS, loopback=True)
     client = TestClient(app, base_url="http://127.0.0.1:9090", raise_server_exceptions=False)
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()) == (500, {"error": "The gateway failed."})

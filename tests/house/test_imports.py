@@ -19,6 +19,7 @@ _ENFORCEMENT = {"anonymous", "audit", "ports", "refusal", "gatehouse", "turnstil
 _SHELL = _FLOOR_3 | _ENFORCEMENT | {"addresses"}
 _ENVIRONMENT = {"environment", "setting_values", "settings"}
 _APP = _SHELL | _ENVIRONMENT | {"adapters", "review", "simulator"}
+_PROCESS = {"app", "listener", "process"}
 
 MAY_IMPORT = {
     "reasons": set[str](),
@@ -44,9 +45,13 @@ MAY_IMPORT = {
     "setting_values": {"addresses"} | _FLOOR_1,
     "settings": {"addresses"} | _FLOOR_1 | _ENVIRONMENT,
     "app": _APP,
-    "server": _APP | {"app"},
-    "demo": _APP | {"app", "server"},
-    "cli": _APP | {"app", "server", "demo"},
+    "listener": _APP | {"app"},
+    "process": _APP | {"app", "listener"},
+    "server": _APP | _PROCESS,
+    "worker": _APP | _PROCESS | {"server"},
+    "supervisor": _APP | _PROCESS | {"server"},
+    "demo": _APP | _PROCESS | {"server"},
+    "cli": _APP | _PROCESS | {"server", "supervisor", "demo"},
     "__main__": {"cli"},
 }
 
@@ -108,4 +113,4 @@ def test_the_pure_floors_know_no_event_loop_and_wait_for_nothing(path: Path) -> 
 
 def test_only_the_entrance_reads_the_environment() -> None:
     readers = {room(path) for path in sources() for name in _ENVIRONMENT if f"gateway.{name}" in imported(path)}
-    assert readers <= {"app", "server", "cli", "demo"} | _ENVIRONMENT
+    assert readers <= {"app", "listener", "process", "server", "worker", "supervisor", "cli", "demo"} | _ENVIRONMENT
