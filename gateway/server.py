@@ -63,15 +63,14 @@ async def _run(settings: Settings, given: Mapping[str, socket]) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, _on_stop, process)
         loop.add_signal_handler(signal.SIGHUP, reload.set)
-        listening(settings, given)
+        listening(settings)
         await process.run(_watch(settings, process, files, reload))
 
 
-def listening(settings: Settings, given: Mapping[str, socket]) -> None:
+def listening(settings: Settings) -> None:
     """Say where connections are accepted."""
     for name, address in settings.listeners.items():
-        handed = {"handed_over": True} if name in given else {}
-        _log.info("listening", listener=name, address=str(address), tls=name in settings.tls_files, **handed)
+        _log.info("listening", listener=name, address=str(address), tls=name in settings.tls_files)
 
 
 def _on_stop(process: Process) -> None:

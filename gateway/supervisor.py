@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -42,24 +43,28 @@ if TYPE_CHECKING:
 
     from gateway.settings import Settings
 
-ANSWER_S = 2.0
-"""Seconds that a worker has to answer when an operator waits."""
-HANG_S = 30.0
-"""Seconds without an answer after which a worker is ended: its event loop stands still."""
-START_S = 60.0
-"""Seconds that a worker has to begin."""
-STEADY_S = 10.0
-"""Seconds of service after which an end is no failure to stay up."""
-MOST_FAILURES = 5
+MOST_FAILURES = 4
 """Failures in a row of every worker, none of them serving, after which the gateway gives up."""
-LONGEST_PAUSE_S = 10.0
-"""Seconds at most between the end of a worker and the start of the next one."""
-POLL_S = 5.0
-"""Seconds between two looks at what workers have counted: so much is lost with one that is killed."""
-CLOSE_S = 10.0
-"""Seconds beyond the drain deadline after which a worker is ended."""
 
 _log = structlog.get_logger("gateway.supervisor")
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds: for an answer while an operator waits, for any answer before a worker is ended, for its start.
+
+    ``steady``: of service after which an end is no failure to stay up. ``pause``: at most between an end and the next
+    start. ``poll``: between two looks at what workers have counted; so much is lost with one that is killed. ``close``:
+    beyond the drain deadline, after which a worker is ended.
+    """
+
+    answer: float = 2.0
+    hang: float = 30.0
+    start: float = 60.0
+    steady: float = 10.0
+    pause: float = 8.0
+    poll: float = 5.0
+    close: float = 10.0
 
 
 class NoWorkerStaysUp(Exception):  # noqa: N818  (says what is so)
@@ -119,8 +124,14 @@ class Supervisor:
     """All workers."""
 
     def __init__(
-        self, settings: Settings, environ: Mapping[str, str], files: PolicyFiles, sockets: Mapping[str, socket]
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        files: PolicyFiles,
+        sockets: Mapping[str, socket],
+        times: Times | None = None,
     ) -> None:
+        self._times = times or Times()
         self._settings = settings
         self._environ = environ
         self._files = files
@@ -168,7 +179,7 @@ class Supervisor:
                     unusable = error
             if unusable is None:
                 lives += [group.create_task(self._keep(slot)) for slot in others]
-                listening(self._settings, self._sockets)
+                listening(self._settings)
                 looking = [group.create_task(self._watch()), group.create_task(self._poll())]
                 await self._stop.wait()
                 for task in looking:
@@ -190,13 +201,13 @@ class Supervisor:
         while not self._stop.is_set():
             began = loop.time()
             served = await self._live(slot)
-            slot.failures = 0 if served and loop.time() - began > STEADY_S else slot.failures + 1
+            slot.failures = 0 if served and loop.time() - began > self._times.steady else slot.failures + 1
             if not any(one.serving for one in self._slots) and all(
                 one.failures >= MOST_FAILURES for one in self._slots
             ):
                 self._gave_up = True
                 self._stop.set()
-            pause_s = min(LONGEST_PAUSE_S, 2.0 ** (slot.failures - 2)) if slot.failures else 0.0
+            pause_s = min(self._times.pause, 2.0 ** (slot.failures - 2)) if slot.failures else 0.0
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._stop.wait()
@@ -237,7 +248,7 @@ class Supervisor:
     async def _begin(self, slot: _Slot, worker: WorkerProcess, sockets: dict[str, int]) -> list[str]:
         """Give a worker what it needs, and the problems that keep it from serving."""
         try:
-            async with self._changing, asyncio.timeout(START_S):
+            async with self._changing, asyncio.timeout(self._times.start):
                 answer = await worker.ask(
                     "serve",
                     version=__version__,
@@ -251,7 +262,7 @@ class Supervisor:
             return ["it ended before it served"]
         except TimeoutError:
             worker.kill()
-            return [f"it did not begin within {START_S:g} s"]
+            return [f"it did not begin within {self._times.start:g} s"]
         return list(answer.get("problems", ()))
 
     def _failed(self, slot: _Slot, problems: list[str]) -> bool:
@@ -263,18 +274,25 @@ class Supervisor:
 
     # Orders
 
-    async def _told(self, slot: _Slot, what: str, *, within_s: float = HANG_S, **facts: Any) -> dict[str, Any] | None:  # noqa: ANN401  (JSON)
+    async def _told(
+        self,
+        slot: _Slot,
+        what: str,
+        *,
+        within_s: float | None = None,
+        **facts: Any,  # noqa: ANN401  (JSON)
+    ) -> dict[str, Any] | None:
         """Ask a worker; ``None`` if it has ended, or does not answer in time. One that hangs is ended."""
         worker = slot.worker
         if worker is None:
             return None
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(within_s or self._times.hang):
                 return await worker.ask(what, **facts)
         except ConnectionError:
             return None
         except TimeoutError:
-            if within_s == HANG_S:
+            if within_s is None:
                 _log.error("worker hangs: it is ended", worker=slot.number, process=worker.number)
                 worker.kill()
             return None
@@ -283,7 +301,7 @@ class Supervisor:
         self,
         what: str,
         *,
-        within_s: float = HANG_S,
+        within_s: float | None = None,
         **facts: Any,  # noqa: ANN401  (JSON)
     ) -> list[tuple[_Slot, dict[str, Any]]]:
         """Ask all that serve; give the answers that came."""
@@ -294,7 +312,7 @@ class Supervisor:
     def _on_stop(self) -> None:
         """Stop; told twice, do not wait for what is under way."""
         if self._stop.is_set():
-            self._lines.create_task(self._all_told("end", within_s=ANSWER_S))
+            self._lines.create_task(self._all_told("end", within_s=self._times.answer))
             for listener in self._ops:
                 listener.force_exit = True
         self._stop.set()
@@ -307,11 +325,11 @@ class Supervisor:
         self._draining = True
         for one in self._sockets.values():
             one.close()  # the workers have their own, and close them in their turn
-        await self._all_told("drain", within_s=ANSWER_S)
+        await self._all_told("drain", within_s=self._times.answer)
         for slot in self._slots:
             if slot.worker is not None and not slot.serving:
                 slot.worker.hang_up()
-        _, late = await asyncio.wait(lives, timeout=deadlines.notice + deadlines.drain + CLOSE_S)
+        _, late = await asyncio.wait(lives, timeout=deadlines.notice + deadlines.drain + self._times.close)
         for slot in self._slots:
             if late and slot.worker is not None:
                 slot.worker.kill()
@@ -351,23 +369,23 @@ class Supervisor:
 
     async def _poll(self) -> None:
         while True:
-            await asyncio.sleep(POLL_S)
-            await self._count(HANG_S)
+            await asyncio.sleep(self._times.poll)
+            await self._count(None)
 
-    async def _count(self, within_s: float) -> None:
+    async def _count(self, within_s: float | None) -> None:
         for slot, answer in await self._all_told("metrics", within_s=within_s):
             if slot.serving:
                 self._sum.note(slot.number, answer["metrics"])
 
     async def _exposition(self) -> bytes:
-        await self._count(ANSWER_S)
+        await self._count(self._times.answer)
         self._sum.note(0, self._own.render().decode())
         running = GaugeMetricFamily("gateway_workers", "Worker processes that serve.", value=self._workers().running)
         ends = CounterMetricFamily("gateway_worker_ends", "Workers that ended and were not told to.", value=self._ends)
         return self._sum.render(running, ends)
 
     async def _ready(self) -> Together:
-        answers = await self._all_told("ready", within_s=ANSWER_S)
+        answers = await self._all_told("ready", within_s=self._times.answer)
         reports = [answer["report"] for _, answer in answers if "report" in answer]
         found = self._workers()
         return together(reports, of=found.of, running=found.running, draining=self._draining)

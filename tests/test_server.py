@@ -4,145 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import socket
 import ssl
 import stat
-import sys
-from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.adapters.relaying import LAST, MODELS, STREAM, chunk, playing, warmed, whole
-from tests.adapters.wiring import Client, Cut, get
+from tests.adapters.relaying import LAST, MODELS, STREAM, chunk, playing, warmed
+from tests.adapters.wiring import Cut, get
+from tests.running import answers, refused, running
 from tests.simulators.certificates import Authority
-from tests.small_house import INSIDE, KEY, POLICY, chat, environment
+from tests.small_house import INSIDE, KEY, POLICY, chat
 
 if TYPE_CHECKING:
-    from asyncio.subprocess import Process
-    from collections.abc import AsyncIterator
-
     from tests.adapters.relaying import Line
     from tests.simulators.certificates import Pair
 
 EVENT = b'data: {"choices":[]}\n\n'
-PATIENCE_S = 20
 CONTROL = Path(__file__).parent / "policy" / "examples" / "control.yaml"
-
-
-class Running:
-    """A gateway in a process of its own."""
-
-    def __init__(self, process: Process, settings: dict[str, str], folder: Path) -> None:
-        self._process = process
-        self._settings = settings
-        self._folder = folder
-        self.lines: list[dict[str, Any]] = []
-
-    def address(self, listener: str = "PUBLIC") -> str:
-        return self._settings[f"GATEWAY_LISTENERS__{listener}"]
-
-    @asynccontextmanager
-    async def client(self, listener: str = "PUBLIC", *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Client]:
-        address = self.address(listener)
-        if address.startswith("unix:"):
-            reader, writer = await asyncio.open_unix_connection(address.removeprefix("unix:"))
-        else:
-            host, _, port = address.rpartition(":")
-            name = "localhost" if tls else None
-            reader, writer = await asyncio.open_connection(host, int(port), ssl=tls, server_hostname=name)
-        try:
-            yield Client(reader, writer)
-        finally:
-            writer.transport.abort()
-            await asyncio.sleep(0)
-
-    async def ask(
-        self, data: bytes, listener: str = "PUBLIC", *, tls: ssl.SSLContext | None = None
-    ) -> tuple[int, bytes]:
-        async with self.client(listener, tls=tls) as client:
-            client.send(data)
-            answer = await client.answer()
-            return answer.status, answer.body
-
-    async def chat(self, **body: object) -> tuple[int, bytes]:
-        return await self.ask(chat(self.address(), **body))
-
-    def tell(self, number: signal.Signals) -> None:
-        """Send a signal."""
-        self._process.send_signal(number)
-
-    async def said(self, event: str) -> dict[str, Any]:
-        """Wait for an operational log line."""
-        assert self._process.stderr is not None
-        async with asyncio.timeout(PATIENCE_S):
-            for line in self.lines:
-                if line["event"] == event:
-                    return line
-            while said := await self._process.stderr.readline():
-                self.lines.append(json.loads(said))
-                if self.lines[-1]["event"] == event:
-                    return self.lines[-1]
-        pytest.fail(f"never said {event!r}: {self.lines}")
-
-    async def ended(self) -> int:
-        """Wait for the end; give the exit status."""
-        assert self._process.stderr is not None
-        async with asyncio.timeout(PATIENCE_S):
-            rest = await self._process.stderr.read()
-            self.lines += [json.loads(line) for line in rest.splitlines()]
-            return await self._process.wait()
-
-    def records(self) -> list[dict[str, Any]]:
-        """Give the audit records so far."""
-        return [json.loads(line) for line in (self._folder / "audit.jsonl").read_bytes().splitlines()]
-
-
-async def begin(settings: dict[str, str]) -> Process:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "gateway", "serve", env={**inherited, **settings}, stderr=asyncio.subprocess.PIPE
-    )
-
-
-def _write_policy(folder: Path) -> None:
-    if not list(folder.glob("*.yaml")):
-        (folder / "demo.yaml").write_text(POLICY, "utf-8")
-
-
-@asynccontextmanager
-async def running(folder: Path, engine: str = "http://127.0.0.1:9", **more: str) -> AsyncIterator[Running]:
-    """Run a gateway within this block; it must end well when it is told to."""
-    _write_policy(folder)
-    settings = environment(folder, engine, **more)
-    gateway = Running(await begin(settings), settings, folder)
-    try:
-        for _ in range(sum(name.startswith("GATEWAY_LISTENERS") for name in settings)):
-            await gateway.said("listening")
-        yield gateway
-    finally:
-        if gateway._process.returncode is None:
-            gateway.tell(signal.SIGTERM)
-        status = await gateway.ended()
-    assert status == 0
-
-
-async def refused(folder: Path, **more: str) -> str:
-    """Begin in vain; give the sentence."""
-    process = await begin(environment(folder, "http://127.0.0.1:9", **more))
-    async with asyncio.timeout(PATIENCE_S):
-        _, said = await process.communicate()
-    assert process.returncode == 2
-    return said.decode()
-
-
-async def answers(line: Line) -> None:
-    """Play an engine that answers at once."""
-    await line.send(MODELS if line.head.startswith(b"GET") else whole(b'{"choices":[]}'))
 
 
 # Begin and end

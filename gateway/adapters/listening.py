@@ -50,7 +50,7 @@ def release(address: Tcp | Unix) -> None:
         Path(address.path).unlink(missing_ok=True)
 
 
-def inherited(environ: Mapping[str, str], process: int) -> list[socket.socket]:
+def inherited(environ: Mapping[str, str], process: int, first: int = FIRST_INHERITED) -> list[socket.socket]:
     """Give the sockets that were handed to this process, of that number (sd_listen_fds(3)). Raises ``Unusable``."""
     if environ.get("LISTEN_PID") != str(process):
         return []  # they were for another one
@@ -58,7 +58,7 @@ def inherited(environ: Mapping[str, str], process: int) -> list[socket.socket]:
     if not count.isascii() or not count.isdigit():
         raise Unusable("LISTEN_FDS is no number: it is set by whoever hands sockets over, such as systemd.")
     found = []
-    for number in range(FIRST_INHERITED, FIRST_INHERITED + int(count)):
+    for number in range(first, first + int(count)):
         try:
             one = socket.socket(fileno=number)
         except OSError:

@@ -20,7 +20,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from gateway.cli import main
-from gateway.server import KEEP_ALIVE_S
+from gateway.listener import KEEP_ALIVE_S
 from tests.e2e.asking import refused
 from tests.e2e.fault_matrix import black_hole
 from tests.e2e.pair import TWO_MODELS, Engine, two
