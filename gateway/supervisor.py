@@ -14,6 +14,7 @@ import sys
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -31,7 +32,9 @@ from gateway.adapters.readiness_sum import Together, together
 from gateway.adapters.worker_process import WorkerProcess
 from gateway.adapters.write_turns import WriteTurns
 from gateway.app import Misfit, served_by
+from gateway.environment import variable
 from gateway.listener import Door, Listener
+from gateway.policy.cache_salt import SHORTEST_SECRET
 from gateway.policy.source import PolicyError
 from gateway.process import certificates, operators, warn
 from gateway.server import WATCH_S, WRONG, listening, not_reloaded, reloaded, told_within
@@ -73,6 +76,8 @@ class NoWorkerStaysUp(Exception):  # noqa: N818  (says what is so)
 
 def supervise(settings: Settings, environ: Mapping[str, str]) -> int:
     """Run until SIGTERM or SIGINT. ``environ`` holds the settings as values. Give the exit status."""
+    # One for all: each would otherwise make its own, and find nothing of the others' in an engine's prefix cache.
+    environ = {variable(("cache_salt_secret",)): token_hex(SHORTEST_SECRET), **environ}
     try:
         given = assigned(settings.listeners, inherited(os.environ, os.getpid()))
         with (
@@ -159,7 +164,7 @@ class Supervisor:
         """Serve until told to stop. Raises what is among ``WRONG``, and ``NoWorkerStaysUp``."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_stop)
+            loop.add_signal_handler(number, self.stop)
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         first, *others = self._slots
         unusable: Unusable | None = None
@@ -309,7 +314,7 @@ class Supervisor:
         answers = await asyncio.gather(*(self._told(slot, what, within_s=within_s, **facts) for slot in asked))
         return [(slot, answer) for slot, answer in zip(asked, answers, strict=True) if answer is not None]
 
-    def _on_stop(self) -> None:
+    def stop(self) -> None:
         """Stop; told twice, do not wait for what is under way."""
         if self._stop.is_set():
             self._lines.create_task(self._all_told("end", within_s=self._times.answer))

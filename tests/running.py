@@ -146,9 +146,9 @@ async def running(
     assert status == ends_with
 
 
-async def refused(folder: Path, **more: str) -> str:
+async def refused(folder: Path, handed: Sequence[socket] = (), /, **more: str) -> str:
     """Begin in vain; give the sentence."""
-    process = await begin(environment(folder, "http://127.0.0.1:9", **more))
+    process = await begin(environment(folder, "http://127.0.0.1:9", **more), handed)
     async with asyncio.timeout(PATIENCE_S):
         _, said = await process.communicate()
     assert process.returncode == 2

@@ -116,6 +116,13 @@ def test_tokens_for_certificates_need_a_listener_that_asks_for_them(tmp_path: Pa
     assert problems(settings_of(tmp_path, **plain, TLS__PUBLIC__CLIENT_CA="/ca"), text) == []
     proofs = text.replace("sender: mtls", "sender: dpop")
     assert problems(settings_of(tmp_path), proofs) == []
+    several = settings_of(tmp_path, WORKERS="2", LEDGER="unix:/run/valkey.sock")
+    sentence = (
+        "0.yaml: the caller 'corp' has 'sender: dpop', and each of several processes would take a proof once: "
+        "set GATEWAY_WORKERS=1."
+    )
+    assert problems(several, proofs) == [sentence]
+    assert problems(several, TOKENS) == []
 
 
 def test_authorities_that_cannot_be_used_are_a_misfit(tmp_path: Path, log: AuditLog) -> None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.environment import SettingsError, Shape, read, variable
+from gateway.environment import SettingsError, Shape, read, values_of, variable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -116,6 +116,15 @@ def test_a_secret_may_come_from_a_file(tmp_path: Path) -> None:
     file.write_text("sk-secret\n")
     environ = {"GATEWAY_ENGINES__MAIN__API_KEY_FILE": str(file), "GATEWAY_OPS_TOKEN_FILE": str(file)}
     assert read(environ, SHAPE) == {"engines": {"main": {"api_key": "sk-secret"}}, "ops_token": "sk-secret"}
+
+
+def test_variables_are_given_again_with_values_in_place_of_files(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("sk-secret\n")
+    environ = {"GATEWAY_ENGINES__MY_ENGINE__API_KEY_FILE": str(file), "GATEWAY_WORKERS": "2", "HOME": "/"}
+    found = values_of(environ, SHAPE)
+    assert found == {"GATEWAY_ENGINES__MY_ENGINE__API_KEY": "sk-secret", "GATEWAY_WORKERS": "2"}
+    assert read(found, SHAPE) == read(environ, SHAPE)
 
 
 def test_a_secret_from_two_places_is_an_error(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.gatehouse import Gatehouse, Visitor
+from gateway.gatehouse import EACH_ADDRESS, QUESTIONS, REST_OF_PLANE, Gatehouse, Visitor, bounds
 from gateway.identity.confirmation import Confirmation
 from gateway.identity.dpop import Asked, Proofs
 from gateway.identity.issuer import AccessTokenIssuer, ApiKeys, CloudflareAccess, IntrospectionIssuer
@@ -298,3 +298,12 @@ def test_a_plane_without_bound_tokens_gives_no_nonce() -> None:
     gatehouse = House(CORP).gatehouse
     assert not gatehouse.takes_proofs
     assert gatehouse.nonce() is None
+
+
+def test_several_processes_together_let_no_more_credentials_fail_than_one() -> None:
+    assert bounds(1) == (EACH_ADDRESS, REST_OF_PLANE, QUESTIONS)
+    for processes in (2, 4, 7):
+        for whole, share in zip(bounds(1), bounds(processes), strict=True):
+            assert share.burst * processes <= whole.burst
+            assert share.per_second * processes == pytest.approx(whole.per_second)
+    assert [one.burst for one in bounds(200)] == [1, 10, 1], "nobody is told to wait for ever"

@@ -6,7 +6,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from gateway.addresses import LedgerAddress, Tcp, Unix
-from gateway.settings import Settings, SettingsError, load_settings
+from gateway.settings import Settings, SettingsError, load_settings, portion, resolved
 from gateway.wire.hosts import HostRule
 
 LEAST = {"GATEWAY_LISTENERS__PUBLIC": "127.0.0.1:8080"}
@@ -112,18 +112,6 @@ def test_an_error_names_the_variable_and_the_form(name: str, value: str, sentenc
     assert _problems(**{name: value}) == (sentence,)
 
 
-@pytest.mark.parametrize(
-    "name,value",
-    [
-        ("WORKERS", "2"),
-    ],
-)
-def test_what_would_leave_something_open_if_it_were_ignored_is_refused(name: str, value: str) -> None:
-    (problem,) = _problems(**{name: value})
-    assert problem.startswith("GATEWAY_")
-    assert "this version" in problem or "in memory" in problem
-
-
 def test_an_engine_has_as_many_replicas_as_urls() -> None:
     urls = "http://127.0.0.1:8000,unix:/run/vllm/b.sock,https://gpu.internal"
     ca = {"ENGINES__MAIN__CA_FILE": "/etc/ca.pem", "ENGINES__MAIN__AFFINITY_SLACK": "0"}
@@ -158,11 +146,56 @@ def test_a_ledger_that_gateways_share_has_its_password_beside_its_url() -> None:
     assert problem.startswith("GATEWAY_LEDGER_PASSWORD has no server: set GATEWAY_LEDGER")
 
 
-def test_more_than_one_worker_is_refused_for_the_reason_that_holds() -> None:
-    (problem,) = _problems(WORKERS="2")
-    assert problem.endswith("each process would grant the limits anew.")
-    (problem,) = _problems(WORKERS="2", LEDGER="unix:/run/valkey.sock")
-    assert problem.endswith("start this version once for each process, on listeners of their own.")
+def test_more_than_one_worker_needs_a_ledger_that_they_share() -> None:
+    for ledger in ({}, {"LEDGER": "memory://"}):
+        (problem,) = _problems(WORKERS="2", **ledger)
+        assert problem.startswith(
+            "GATEWAY_WORKERS must be 1: with a ledger in memory, each process would grant the limits anew. "
+            "Set GATEWAY_LEDGER to a server"
+        )
+    assert load_settings(_environ(WORKERS="2", LEDGER="unix:/run/valkey.sock")).workers == 2
+
+
+def test_a_bound_that_cannot_be_shared_out_among_the_workers_is_refused() -> None:
+    shared = {"LEDGER": "unix:/run/valkey.sock", "WORKERS": "3", "ENGINES__MAIN__URLS": "http://127.0.0.1:8000"}
+    problems = _problems(**shared, MAX_CONNECTIONS="2", ENGINES__MAIN__IN_FLIGHT="2")
+    assert problems == (
+        "GATEWAY_MAX_CONNECTIONS is less than GATEWAY_WORKERS, among which it is shared out.",
+        "GATEWAY_ENGINES__MAIN__IN_FLIGHT is less than GATEWAY_WORKERS, among which it is shared out.",
+    )
+
+
+def test_the_shares_of_all_workers_are_the_bound_and_nobody_has_the_ops_listener() -> None:
+    settings = load_settings(
+        _environ(
+            LEDGER="unix:/run/valkey.sock",
+            WORKERS="3",
+            MAX_CONNECTIONS="10",
+            LISTENERS__OPS="127.0.0.1:9090",
+            TLS__OPS__CERT="/cert",
+            TLS__OPS__KEY="/key",
+            ENGINES__MAIN__URLS="http://127.0.0.1:8000",
+            ENGINES__MAIN__IN_FLIGHT="8",
+            ENGINES__MAIN__WAITING="2",
+            ENGINES__FREE__URLS="http://127.0.0.1:8001",
+        )
+    )
+    shares = [portion(settings, number) for number in (1, 2, 3)]
+    assert [share.max_connections for share in shares] == [4, 3, 3]
+    assert [share.engines["main"].in_flight for share in shares] == [3, 3, 2]
+    assert [share.engines["main"].waiting for share in shares] == [1, 1, 0]
+    assert {share.engines["free"] for share in shares} == {settings.engines["free"]}
+    assert all(list(share.listeners) == ["public"] and not share.tls for share in shares)
+
+
+def test_settings_can_be_handed_on_with_the_secrets_in_place_of_their_files(tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("sk-secret\n")
+    environ = _environ(OPS_TOKEN_FILE=str(file))
+    given = resolved({**environ, "PATH": "/bin"})
+    file.unlink()
+    assert "PATH" not in given
+    assert load_settings(given).ops_token == SecretStr("sk-secret")
 
 
 def test_the_secret_of_the_salts_is_long_and_never_shown(tmp_path: Path) -> None:

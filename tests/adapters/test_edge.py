@@ -701,6 +701,38 @@ async def test_a_shutdown_closes_idle_connections() -> None:
         assert await client.ended()
 
 
+async def test_a_shutdown_leaves_a_new_connection_the_time_for_its_first_request() -> None:
+    async with serving(echo) as server, server.client() as client:
+        await _until(lambda: bool(server.connections))
+        server.connections[0].shutdown()
+        await asyncio.sleep(0.05)
+        client.send(get() * 2)
+        assert (await client.answer()).headers["connection"] == "close"
+        assert await client.ended()
+
+
+@pytest.mark.parametrize("sent", [b"", get()[:9]])
+async def test_a_shutdown_does_not_wait_long_for_a_request_that_does_not_come(sent: bytes) -> None:
+    async with serving(echo, EdgeLimits(head_s=0.2, linger_s=0.2)) as server, server.client() as client:
+        client.send(sent)
+        await _until(lambda: bool(server.connections))
+        await asyncio.sleep(0.02)
+        server.connections[0].shutdown()
+        if sent:
+            assert (await client.answer()).status == 408
+        assert await client.ended()
+
+
+async def test_a_connection_that_is_to_go_ends_with_its_next_answer() -> None:
+    async with serving(echo) as server, server.client() as client:
+        client.send(get())
+        assert "connection" not in (await client.answer()).headers
+        server.connections[0].retire()
+        client.send(get())
+        assert (await client.answer()).headers["connection"] == "close"
+        assert await client.ended()
+
+
 async def test_a_shutdown_lets_a_stream_come_to_its_end() -> None:
     go = asyncio.Event()
 

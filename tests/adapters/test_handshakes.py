@@ -253,8 +253,28 @@ async def test_a_bug_ends_its_own_connection_alone(
             )
             writer.transport.abort()
             accepting.cancel()
-    (line,) = logged
+    line = logged[0]
     assert (line["event"], type(line["exc_info"])) == ("TLS handshake failed: bug", ZeroDivisionError)
+
+
+async def test_a_handshake_under_way_has_a_moment_when_no_more_are_taken(
+    certificate: ServerCertificate, authority: Authority
+) -> None:
+    door = Handshakes(certificate, asyncio.Protocol, HandshakeLimits(0.5, 1, 9), (), Failures())
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        port = listening.getsockname()[1]
+        async with asyncio.TaskGroup() as group:
+            accepting = group.create_task(door.accept(listening))
+            _, silent = await asyncio.open_connection("127.0.0.1", port)
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            await asyncio.sleep(0.1)
+            accepting.cancel()
+            await asyncio.sleep(0)
+            await writer.start_tls(client_side(authority), server_hostname="localhost")
+            assert not accepting.done(), "the other one may still come"
+        silent.transport.abort()
+        writer.transport.abort()
 
 
 async def test_a_certificate_that_was_renewed_is_shown_from_the_next_handshake_on(

@@ -35,6 +35,14 @@ def lines() -> Iterator[Lines]:
         yield lines
 
 
+def test_a_line_of_one_of_several_processes_says_which() -> None:
+    lines = Lines()
+    with configured("info", lines, worker=3):
+        structlog.get_logger().info("begun")
+    (line,) = lines.take()
+    assert line["worker"] == 3
+
+
 def _fail() -> NoReturn:
     raise ValueError("sk-secret")
 

@@ -6,7 +6,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from gateway.adapters.metrics import Metrics
-from gateway.adapters.ops import CallerReadiness, EngineReadiness, PlaneReadiness, Readiness, ops_app
+from gateway.adapters.ops import CallerReadiness, EngineReadiness, PlaneReadiness, Readiness, Workers, ops_app
 from gateway.wire.hosts import HostRule
 
 HOSTS = HostRule.of_tcp(9090, [], loopback=True, ip_literals=True)
@@ -43,6 +43,19 @@ def test_a_process_that_answers_is_alive() -> None:
     with _client() as client:
         answer = client.get("/livez")
     assert (answer.status_code, answer.json()) == (200, {"alive": True})
+
+
+@pytest.mark.parametrize("running, status", [(1, 200), (0, 503)])
+def test_several_processes_are_alive_while_one_of_them_is(running: int, status: int) -> None:
+    async def nobody_asks() -> Readiness:
+        return NOT_READY
+
+    app = ops_app(nobody_asks, exposition, HOSTS, loopback=True, workers=lambda: Workers(2, running))
+    answer = TestClient(app, base_url="http://127.0.0.1:9090").get("/livez")
+    assert (answer.status_code, answer.json()) == (
+        status,
+        {"alive": bool(running), "workers": {"of": 2, "running": running}},
+    )
 
 
 def test_a_ready_gateway_lists_what_it_is_ready_for() -> None:

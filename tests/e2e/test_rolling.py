@@ -14,8 +14,8 @@ from gateway.listener import BACKLOG
 from tests.adapters.relaying import LAST, STREAM, chunk, playing, warmed
 from tests.adapters.wiring import Client
 from tests.e2e.steady import operators, steady
-from tests.running import answers, running
-from tests.small_house import chat, free_port
+from tests.running import answers, refused, running
+from tests.small_house import POLICY, chat, free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.running import Running
 
 HOST = "llm.example"
+MANY = POLICY.replace("600", "60000")
 EVENT = b'data: {"choices":[]}\n\n'
 
 
@@ -67,6 +68,7 @@ async def test_gateways_on_one_socket_are_restarted_in_turn_and_nobody_notices(
         await go.wait()
         await line.send(chunk(EVENT) + LAST)
 
+    (tmp_path / "demo.yaml").write_text(MANY, "utf-8")
     port = held.getsockname()[1]
     public = {"LISTENERS__PUBLIC": f"127.0.0.1:{port}", "HOSTS__PUBLIC": HOST}
 
@@ -105,9 +107,9 @@ async def test_gateways_on_one_socket_are_restarted_in_turn_and_nobody_notices(
 
 
 async def test_a_socket_that_nobody_is_to_listen_on_is_status_2(tmp_path: Path, held: socket.socket) -> None:
-    with pytest.raises(AssertionError, match="never said"):
-        async with running(tmp_path, "http://127.0.0.1:9", 2, [held]):
-            pass
+    (tmp_path / "demo.yaml").write_text(POLICY, "utf-8")
+    said = await refused(tmp_path, [held])
+    assert said.startswith(f"LISTEN_FDS hands over a socket of 127.0.0.1:{held.getsockname()[1]}, which is the address")
 
 
 # Two addresses, and something in front that sends callers to whoever is ready
@@ -172,6 +174,7 @@ async def test_gateways_behind_a_balancer_are_restarted_in_turn_with_a_notice(tm
         }
         for _ in range(2)
     ]
+    (tmp_path / "demo.yaml").write_text(MANY, "utf-8")
     front = Front([None, None])
     async with playing(answers) as (_, url), asyncio.TaskGroup() as group:
         server = await asyncio.start_server(front.serve, "127.0.0.1", 0)
