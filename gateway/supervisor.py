@@ -148,6 +148,7 @@ class Supervisor:
         self._sum = MetricsSum()
         self._ends = 0
         self._stop = asyncio.Event()
+        self._at_once = asyncio.Event()
         self._reload = asyncio.Event()
         self._changing = asyncio.Lock()  # while policies change nobody starts with the old ones
         self._draining = False
@@ -317,10 +318,14 @@ class Supervisor:
     def stop(self) -> None:
         """Stop; told twice, do not wait for what is under way."""
         if self._stop.is_set():
-            self._lines.create_task(self._all_told("end", within_s=self._times.answer))
-            for listener in self._ops:
-                listener.force_exit = True
+            self._at_once.set()
         self._stop.set()
+
+    async def _hurry(self) -> None:
+        await self._at_once.wait()
+        await self._all_told("end", within_s=self._times.answer)
+        for listener in self._ops:
+            listener.force_exit = True
 
     async def _drain(self, lives: list[asyncio.Task[None]]) -> None:
         """Have all workers drain, and end those that do not come to an end."""
@@ -334,10 +339,12 @@ class Supervisor:
         for slot in self._slots:
             if slot.worker is not None and not slot.serving:
                 slot.worker.hang_up()
+        hurrying = self._lines.create_task(self._hurry())
         _, late = await asyncio.wait(lives, timeout=deadlines.notice + deadlines.drain + self._times.close)
         for slot in self._slots:
             if late and slot.worker is not None:
                 slot.worker.kill()
+        hurrying.cancel()
 
     async def _watch(self) -> None:
         """Reload when a policy changes or SIGHUP comes, which also opens all audit logs anew."""

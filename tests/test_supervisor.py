@@ -17,6 +17,7 @@ import structlog
 
 from gateway.adapters.listening import Unusable
 from gateway.adapters.policy_files import PolicyFiles
+from gateway.adapters.write_turns import WriteTurns
 from gateway.settings import load_settings
 from gateway.supervisor import NoWorkerStaysUp, Supervisor, Times, supervise
 from tests.adapters.relaying import playing
@@ -118,7 +119,7 @@ async def test_when_no_worker_stays_up_the_supervisor_gives_up(
 ) -> None:
     async with supervised(tmp_path, bound, QUICK) as (supervisor, running):
         processes = [(await said.wait_for("worker serves", worker=worker))["process"] for worker in (1, 2)]
-        os.close(supervisor._turns.number)  # nobody can be started any more
+        supervisor._turns = WriteTurns(9999)  # with such a descriptor nobody can be started any more
         for process in processes:
             os.kill(process, signal.SIGKILL)
         await asyncio.wait([running], timeout=PATIENCE_S)

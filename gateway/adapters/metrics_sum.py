@@ -7,6 +7,7 @@ those that live; ages, limits and versions as the largest of them.
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -37,7 +38,7 @@ class _Family:
 
     def add(self, samples: Iterable[tuple[tuple[str, _Labels], float]]) -> None:
         """Put samples of another process to these."""
-        join: Callable[[float, float], float] = float.__add__
+        join: Callable[[float, float], float] = operator.add
         if self.name in LARGEST:
             join = max
         elif self.name in SMALLEST:

@@ -124,7 +124,7 @@ def test_a_socket_is_for_the_listener_of_its_address(tmp_path: Path) -> None:
     path = tmp_path / "gateway.sock"
     with bind(Tcp("127.0.0.1", 0)) as four, bind(Tcp("::1", 0)) as six, bind(Unix(str(path))) as unix:
         ports = [one.getsockname()[1] for one in (four, six)]
-        listeners = {
+        listeners: dict[str, Tcp | Unix] = {
             "a": Tcp("localhost", ports[0]),
             "b": Tcp("::1", ports[1]),
             "c": Unix(str(path)),

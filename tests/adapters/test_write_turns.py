@@ -123,11 +123,8 @@ def test_a_turn_lasts_until_the_line_is_whole_and_others_wait(turns: WriteTurns,
     assert log.write(b"a line\n") == 4
     with pytest.raises(BlockingIOError):
         log.write(b"ne\n")
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(turns.number), "1", "7", "1", "1"],
-        pass_fds=[turns.number],
-        stdout=path.open("ab"),
-    ) as other:
+    command = [sys.executable, "-c", WRITER, str(turns.number), "1", "7", "1", "1"]
+    with path.open("ab") as output, subprocess.Popen(command, pass_fds=[turns.number], stdout=output) as other:
         threading.Event().wait(0.3)
         assert path.read_bytes() == b"a li"
         assert log.write(b"ne\n") == 3
