@@ -25,7 +25,7 @@ from gateway.listener import Door, Listener
 from gateway.settings import OPS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
     from socket import socket
 
     from starlette.types import ASGIApp
@@ -81,11 +81,12 @@ def warn(settings: Settings, planes: Sequence[Plane]) -> None:
             _log.warning("not enforced by this version", plane=plane.name, key=key)
 
 
-def certificates(settings: Settings) -> dict[str, ServerCertificate]:
-    """Read what listeners speak TLS with. Raises ``Unusable``."""
+def certificates(settings: Settings, listeners: Iterable[str]) -> dict[str, ServerCertificate]:
+    """Read what these listeners speak TLS with, where they do. Raises ``Unusable``."""
     return {
         name: ServerCertificate(TlsFiles(f"GATEWAY_TLS__{name.upper().replace('-', '_')}", *files))
         for name, files in settings.tls_files.items()
+        if name in listeners
     }
 
 
@@ -101,7 +102,7 @@ class Process:
         self._settings = settings
         self._log = log
         self._stop = asyncio.Event()
-        self._certificates = certificates(settings)
+        self._certificates = certificates(settings, settings.listeners)
         limits = EdgeLimits(settings.deadlines.head, settings.deadlines.body, settings.max_connections)
         protocol = functools.partial(EdgeProtocol, limits=limits)
 

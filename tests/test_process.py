@@ -128,5 +128,7 @@ def test_a_process_refreshes_what_it_reads_from_files(tmp_path: Path) -> None:
             await process.refresh(told=True)
             assert (tmp_path / "audit.jsonl").exists()
             assert process.gateway.revoked.generation == 2
+            process.stop_at_once()
+            await process.run(nothing())
 
     run(work)

@@ -43,6 +43,7 @@ def test_the_deadlines_are_those_of_the_contract() -> None:
         "idle": 60.0,
         "total": 600.0,
         "drain": 30.0,
+        "notice": 0.0,
     }
 
 

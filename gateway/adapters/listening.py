@@ -64,6 +64,7 @@ def inherited(environ: Mapping[str, str], process: int, first: int = FIRST_INHER
         except OSError:
             raise Unusable(f"LISTEN_FDS speaks of descriptor {number}, which is no socket.") from None
         if one.type != socket.SOCK_STREAM:
+            one.close()
             raise Unusable(f"LISTEN_FDS hands over descriptor {number}, which takes no connections: use ListenStream=.")
         one.setblocking(False)  # noqa: FBT003  (the standard library's signature)
         one.set_inheritable(False)
