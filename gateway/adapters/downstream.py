@@ -8,7 +8,6 @@ whoever streams looks at ``paused`` and is told through ``exchange.client_ready(
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import struct
 from operator import itemgetter
@@ -16,10 +15,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from gateway.adapters.walk import Promise
 from gateway.reasons import Malformed, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncGenerator, Iterable
 
     from gateway.adapters.edge import EdgeProtocol
 
@@ -50,7 +50,7 @@ class Downstream:
     """
 
     __slots__ = (
-        "_chunked", "_until_close", "_waiter", "answered", "body", "body_fault", "bytes_in", "bytes_out", "complete",
+        "_arrival", "_chunked", "_late", "_until_close", "answered", "body", "body_fault", "bytes_in", "bytes_out", "complete",
         "disconnected", "edge", "exchange", "expects_continue", "flow", "headers", "http_version", "keep_alive",
         "lines", "method", "more_body", "peer", "refusal", "target", "transport",
     )  # fmt: skip
@@ -89,7 +89,8 @@ class Downstream:
         self.bytes_out = 0
         self._chunked = False
         self._until_close = False
-        self._waiter: asyncio.Future[None] | None = None
+        self._arrival: Promise[None] | None = None
+        self._late = False
 
     @property
     def certificate(self) -> str | None:
@@ -104,19 +105,17 @@ class Downstream:
     @property
     def reading(self) -> bool:
         """Whether somebody waits for more of the body, and was not told yet that there is some."""
-        return self._waiter is not None and not self._waiter.done()
-
-    async def run(self, app: Callable[[Downstream], Awaitable[None]]) -> None:
-        """Run the application; where it leaves no whole answer, end the connection instead of wording one here."""
-        try:
-            await app(self)
-        finally:
-            self.cut_off()
+        return self._arrival is not None
 
     def wake(self) -> None:
-        """Tell who reads the body that there is more of it, or never will be."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        """Tell who reads the body that there is more of it, or never will be: in the next turn, behind the parser."""
+        if self._arrival is not None:
+            arrival, self._arrival = self._arrival, None
+            self.edge.loop.call_soon(arrival.keep, None)
+
+    def _too_late(self) -> None:
+        self._late = True
+        self.wake()
 
     async def read_body(self, at_most: int) -> bytes:
         """Read the request body of at most so many bytes, within the listener's time for it.
@@ -124,24 +123,22 @@ class Downstream:
         Raises ``Malformed`` with ``BODY_TOO_LARGE``, ``REQUEST_TIMEOUT`` or the parser's reason; ``ConnectionError``
         when the client left.
         """
+        self._look(at_most)
         if self.more_body:
-            try:
-                async with asyncio.timeout(self.edge.limits.body_s):
-                    await self._arrive(at_most)
-            except TimeoutError:
-                raise Malformed(Reason.REQUEST_TIMEOUT, "the body did not arrive in time") from None
-        else:
-            self._look(at_most)
+            await self._arrive(at_most)
         body, self.body = bytes(self.body), bytearray()
         self.flow.resume_reading()  # a large body paused it; from here on a leave must be seen
         return body
 
     async def _arrive(self, at_most: int) -> None:
         """Wait until the body is there. Raises as ``read_body`` does."""
-        self._look(at_most)
-        while self.more_body:
-            await self._more()
-            self._look(at_most)
+        timer = self.edge.loop.call_later(self.edge.limits.body_s, self._too_late)
+        try:
+            while self.more_body:
+                await self._more()
+                self._look(at_most)
+        finally:
+            timer.cancel()
 
     def _look(self, at_most: int) -> None:
         """Look at what arrived so far. Raises as ``read_body`` does."""
@@ -156,6 +153,8 @@ class Downstream:
             raise ConnectionError
         if self.body_fault is not None:
             raise self.body_fault
+        if self._late and self.more_body:
+            raise Malformed(Reason.REQUEST_TIMEOUT, "the body did not arrive in time")
 
     async def _more(self) -> None:
         """Wait until more of the body came, or none will."""
@@ -163,26 +162,25 @@ class Downstream:
             self.expects_continue = False
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self.flow.resume_reading()
-        self._waiter = asyncio.get_running_loop().create_future()
+        self._arrival = arrival = Promise()
         try:
-            await self._waiter
+            await arrival
         finally:
-            self._waiter = None
+            self._arrival = None
 
     async def pieces(self, at_most: int) -> AsyncGenerator[bytes, None]:
         """Read the request body in pieces; while one is looked at, the client can send one more and then waits.
 
         Raises as ``read_body`` does.
         """
-        deadline = asyncio.get_running_loop().time() + self.edge.limits.body_s
+        timer = self.edge.loop.call_later(self.edge.limits.body_s, self._too_late)
         more = True
-        while more:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    part, more = await self._piece(at_most)
-            except TimeoutError:
-                raise Malformed(Reason.REQUEST_TIMEOUT, "the body did not arrive in time") from None
-            yield part
+        try:
+            while more:
+                part, more = await self._piece(at_most)
+                yield part
+        finally:
+            timer.cancel()
         self.flow.resume_reading()  # as in read_body
 
     async def _piece(self, at_most: int) -> tuple[bytes, bool]:

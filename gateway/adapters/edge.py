@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.adapters.alarm import Alarm
 from gateway.adapters.downstream import Downstream
+from gateway.adapters.walk import Walk
 from gateway.identity.confirmation import certificate_thumbprint
 from gateway.reasons import Malformed, Reason
 from gateway.wire.headers import MOST_FIELDS
@@ -77,6 +78,8 @@ class EdgeProtocol(HttpToolsProtocol):
         self.limits = limits
         self._active: Downstream | None = None  # the request being answered; `cycle` is the one being read
         self._waiting: list[Downstream] = []
+        self._unbegun: Walk | None = None  # of the active request, while the parser may still bring its body
+        self._parsing = False
         self._requests = 0
         self._in_head = True
         self._head_begun = False
@@ -137,16 +140,20 @@ class EdgeProtocol(HttpToolsProtocol):
         if not self.flow.write_paused:
             self._silence.off()
         read = 0
-        reading = True
+        reading = self._parsing = True
         while reading and read < len(data):
             piece = data[read : read + HEAD_AT_MOST - self._barren]
             read += len(piece)
             self._barren += len(piece)  # before the parser reads: its callbacks set it to 0
             reading = self._feed(piece)
+        self._parsing = False
         if not reading:
             self._drain(len(data) - read)
         elif self._deadline.due is None and (self._head_begun or self._idle):
             self._deadline.within(self.limits.head_s)
+        if self._unbegun is not None:
+            walk, self._unbegun = self._unbegun, None
+            walk.step()
 
     @property
     def _idle(self) -> bool:
@@ -241,19 +248,22 @@ class EdgeProtocol(HttpToolsProtocol):
         if self._waiting and not self.flow.write_paused:
             self._silence.off()
             self._active = self._waiting.pop(0)
-            self._begin(self._active)
+            walk = self._walk(self._active)
+            if self._parsing:
+                self._unbegun = walk
+            else:
+                walk.step()
 
-    def _begin(self, downstream: Downstream) -> None:
-        task = self.loop.create_task(downstream.run(self.app))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+    def _walk(self, downstream: Downstream) -> Walk:
+        """Prepare to serve a request; where that leaves no whole answer, the connection ends instead."""
+        return Walk(self.app(downstream), self.loop, self.tasks, downstream.cut_off)
 
     def _leave_waiting(self) -> None:
         """Have those recorded that will not be answered: their heads were complete."""
         waiting, self._waiting = self._waiting, []
         for downstream in waiting:
             downstream.lost()
-            self._begin(downstream)
+            self.loop.call_soon(self._walk(downstream).step)
 
     def _refuse(self, refusal: Malformed) -> None:
         """Answer what could not be read, in its turn, and read no further."""

@@ -13,6 +13,7 @@ import ssl
 from typing import TYPE_CHECKING, Protocol, cast
 
 from gateway.adapters.alarm import Alarm
+from gateway.adapters.walk import in_task
 from gateway.addresses import Unix
 from gateway.reasons import Reason, Unavailable
 
@@ -155,6 +156,7 @@ class EnginePool:
 
     async def connect(self) -> EngineConnection:
         """Open a connection. Raises ``Unavailable`` with ``ENGINE_UNAVAILABLE`` or ``ENGINE_TIMEOUT`` (connect)."""
+        await in_task()
         loop = asyncio.get_running_loop()
         where = self.address.where
         try:

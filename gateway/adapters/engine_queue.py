@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from gateway.adapters.walk import in_task
 from gateway.limits.waiting_room import WaitingRoom
 from gateway.ports import Delivery, Ending
 from gateway.reasons import Reason, Unavailable
@@ -73,6 +74,7 @@ class EngineQueue:
         """Wait for a place; tell whether it came. Without one, or when cancelled, nothing is kept from anybody."""
         came = False
         try:
+            await in_task()
             async with asyncio.timeout(self._wait_s):
                 came = await waiter.turn
         except TimeoutError:

@@ -12,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from gateway.adapters.upload import send
+from gateway.adapters.walk import Promise
 from gateway.engine.signal import signal_of
 from gateway.ports import Delivery, Ending, EngineAnswer
 from gateway.reasons import ANSWERS, Malformed, Reason, Unavailable
@@ -41,13 +42,16 @@ vLLM writes it last, but for rankings, where it stands before their documents.
 _OK = 200
 
 
-class Exchange:
-    """One request and its answer. While it lives, the engine's connection belongs to it and to nothing else."""
+class Exchange(Promise["Delivery | None"]):
+    """One request and the promise of its delivery, which is ``None`` if it may be sent once more.
+
+    While it lives, the engine's connection belongs to it and to nothing else.
+    """
 
     __slots__ = (
         "_before", "_begun", "_collected", "_connection", "_downstream", "_events", "_first_byte_at", "_front", "_last",
         "_loop", "_meter", "_paused", "_reader", "_replica", "_request", "_silence_s", "_size", "_spoke", "_tail",
-        "_ticket", "_write", "done",
+        "_ticket", "_write",
     )  # fmt: skip
 
     def __init__(
@@ -58,7 +62,8 @@ class Exchange:
         ticket: Ticket,
         silence_s: float,
     ) -> None:
-        self._loop = asyncio.get_running_loop()
+        super().__init__()
+        self._loop = downstream.edge.loop
         self._request = request
         self._downstream = downstream
         self._replica = replica
@@ -75,7 +80,6 @@ class Exchange:
         self._write = downstream.write
         self._first_byte_at: float | None = None
         self._meter = request.meter
-        self.done: asyncio.Future[Delivery | None] = self._loop.create_future()
 
     def begin(self, connection: EngineConnection) -> None:
         """Send the request."""
@@ -208,7 +212,7 @@ class Exchange:
             self._complete(reader)
         elif reader.untouched and connection is not None and connection.used:
             reader.close()
-            self.done.set_result(None)
+            self.keep(None)
         else:
             self._fail(Reason.ENGINE_UNAVAILABLE if reader.untouched else Reason.ENGINE_ERROR, "connection closed")
 
@@ -253,7 +257,7 @@ class Exchange:
     def _end(self, ending: Ending, reason: Reason | None = None, detail: str = "") -> None:
         if self._downstream.exchange is self:
             self._downstream.exchange = None
-        if self.done.done():
+        if self.kept:
             return
         reader = self._reader
         answer = None
@@ -262,7 +266,7 @@ class Exchange:
             answer = EngineAnswer(reader.status, b"".join(self._collected or ()), retry_after)
         first_byte_s = None if self._first_byte_at is None else self._first_byte_at - self._begun
         reader.close()
-        self.done.set_result(Delivery(ending, reason, detail, reader.status or None, answer, first_byte_s))
+        self.keep(Delivery(ending, reason, detail, reader.status or None, answer, first_byte_s))
 
     # Time
 
@@ -374,7 +378,7 @@ class Relay:
                 if request.upload is not None:
                     await send(request.upload, connection)
                 connection = None  # it is the exchange's now
-                delivery = await exchange.done
+                delivery = await exchange
             except (asyncio.CancelledError, Unavailable):
                 exchange.cancel()
                 raise
