@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gateway.identity.credential import Credential
     from gateway.policy.decision import Grant
     from gateway.policy.model import Deadlines, Endpoint, Plane
-    from gateway.ports import Inbound, Ports, Spool
+    from gateway.ports import Ports, Spool
     from gateway.turnstile import Passage
     from gateway.wire.hosts import HostRule
 
@@ -52,7 +52,7 @@ class _Reading:
     endpoint: Endpoint
     headers: RequestHeaders
     credential: Credential
-    asked: dpop.Asked
+    path: bytes
 
 
 _ALWAYS = (b"cache-control: no-store\r\n", b"x-content-type-options: nosniff\r\n")
@@ -84,7 +84,10 @@ class Enforcement(Generic[InboundT]):
         record.method = inbound.method
         record.target = inbound.target
         try:
-            refusal = await self._outcome(inbound, record, begun)
+            try:
+                refusal = await self._lead(inbound, record, begun)
+            except Exception as error:  # noqa: BLE001  (sorted there)
+                refusal = self._refusal_of(error, record)
             if refusal is not None:
                 self._refuse(inbound, record, refusal)
         except BaseException:  # cancelled: the gateway stops before the answer is whole
@@ -97,31 +100,33 @@ class Enforcement(Generic[InboundT]):
             record.total_ms = (ports.clock.ticks() - begun) * 1000
             ports.journal.note(record)
 
-    async def _outcome(self, inbound: InboundT, record: AuditRecord, begun: float) -> Refusal | None:
-        """Walk through the rooms and turn whatever ends the walk into a refusal; ``None``: none is to be answered."""
-        try:
-            return await self._lead(inbound, record, begun)
-        except (Malformed, Unavailable) as cause:
-            return Refusal.of(cause)
-        except ConnectionError:
+    def _refusal_of(self, error: Exception, record: AuditRecord) -> Refusal | None:
+        """Turn whatever ended the walk into a refusal; ``None``: none is to be answered."""
+        if isinstance(error, Malformed | Unavailable):
+            return Refusal.of(error)
+        if isinstance(error, ConnectionError):
             record.verdict, record.outcome = Verdict.PERMIT, Outcome.CLIENT_LEFT  # as far as it came
             return None
-        except Exception as error:  # noqa: BLE001  (a bug of ours: the caller gets no detail, the operator the place)
-            self._ports.report_bug(record.id, error)
-            return Refusal.of(Unavailable(Reason.INTERNAL, type(error).__name__))
+        self._ports.report_bug(record.id, error)  # a bug of ours: the caller gets no detail, the operator the place
+        return Refusal.of(Unavailable(Reason.INTERNAL, type(error).__name__))
 
     async def _lead(self, inbound: InboundT, record: AuditRecord, begun: float) -> Refusal | None:
         """Walk through the rooms; give the refusal, or ``None`` when an answer is out."""
         ports = self._ports
         reading = self._read(inbound, record)
-        if isinstance(reading, Deny):
-            return Refusal.of(reading)
-        if isinstance(reading, Notice):
+        if not isinstance(reading, _Reading):
+            if isinstance(reading, Deny):
+                return Refusal.of(reading)
             await self._notify(inbound, record, reading)
             return None
-        visitor = await self._gatehouse.enter(reading.credential, reading.headers, inbound.peer, reading.asked)
+        visitor = self._gatehouse.known(reading.credential, reading.headers, inbound.peer)
+        if visitor is None:
+            path = reading.path.decode("ascii")
+            asked = dpop.Asked(inbound.method, reading.headers.host, path, inbound.certificate)
+            visitor = await self._gatehouse.enter(reading.credential, reading.headers, inbound.peer, asked)
         record.subject = visitor.principal.subject
-        grant = admit(self.plane, reading.endpoint, visitor.principal, visitor.address, ports.clock.today())
+        today = ports.clock.today()
+        grant = admit(self.plane, reading.endpoint, visitor.principal, visitor.address, today)
         if isinstance(grant, Deny):
             if grant.client is not None:
                 await self._turnstile.count(grant.client, visitor.principal)
@@ -136,7 +141,7 @@ class Enforcement(Generic[InboundT]):
         try:
             if dialect.upstream is None:
                 return passage.stamped(await self._list_models(inbound, record, grant, passage.lines))
-            request = await self._judge(inbound, record, reading, grant, passage, spool)
+            request = await self._judge(inbound, record, reading, grant, passage, spool, today)
             if not isinstance(request, UpstreamRequest):
                 return passage.stamped(request)
             del reading  # and the credential with it, for as long as the answer takes
@@ -184,8 +189,7 @@ class Enforcement(Generic[InboundT]):
             return Deny(Reason.NO_SUCH_ENDPOINT, record=f"dialect {endpoint.dialect} is not served by this version")
         credential = self._gatehouse.read(headers, inbound.peer)
         record.credential = credential.kind._value_
-        asked = dpop.Asked(inbound.method, headers.host, target.path.decode("ascii"), inbound.certificate)
-        return _Reading(endpoint, headers, credential, asked)
+        return _Reading(endpoint, headers, credential, target.path)
 
     async def _notify(self, inbound: InboundT, record: AuditRecord, notice: Notice) -> None:
         """Answer what needs no caller."""
@@ -202,6 +206,7 @@ class Enforcement(Generic[InboundT]):
         grant: Grant,
         passage: Passage,
         spool: Spool | None,
+        today: str,
     ) -> UpstreamRequest | Refusal:
         """Rooms 4 and 5: the body, only now read; the judgement; what is sent instead; the tokens that it may cost."""
         ports = self._ports
@@ -212,14 +217,17 @@ class Enforcement(Generic[InboundT]):
             call = await receive(inbound, reading.headers, at_most, dialect, spool)
             begun = ports.clock.ticks()
         else:
-            body = await _body(inbound, reading.headers, at_most)
+            if not media_type_is_json(reading.headers.content_type):
+                raise Malformed(Reason.MEDIA_TYPE_NOT_ACCEPTED, "this endpoint takes application/json in UTF-8")
+            check_announced(reading.headers, at_most)
+            body = await inbound.read_body(at_most)
             begun = ports.clock.ticks()
             call = dialect.read(body)
             del body  # it may hold images: from here on, what was parsed is the only copy
         permit = judge(self.plane, grant, call)
         if isinstance(permit, Deny):
             return Refusal.of(permit)
-        salt = ports.salts.salt(self.plane.name, grant.client.name, ports.clock.today())
+        salt = ports.salts.salt(self.plane.name, grant.client.name, today)
         permit = isolated(permit, FACTS[endpoint.dialect], salt)
         if permit.model is None or dialect.upstream is None:
             message = f"dialect {dialect.name} was permitted without a model"
@@ -243,7 +251,7 @@ class Enforcement(Generic[InboundT]):
             hides_usage=bool(wish),
             rank=RANKS[grant.client.limit.priority],
             model=permit.model.served_as,
-            mark=mark(grant.client.name, call.fields),
+            mark=mark(grant.client.name, call.fields) if ports.dispatcher.chooses(permit.model.engine) else None,
         )
         if spool is not None and isinstance(dialect, FormBody):
             request.body, request.upload = written(dialect, call, permit.changes, spool, ports.new_id())
@@ -365,14 +373,6 @@ _OUTCOMES = {
     (Reason.ENGINE_TIMEOUT, "idle"): Outcome.IDLE,
     (Reason.DRAINING, ""): Outcome.DRAINING,
 }
-
-
-async def _body(inbound: Inbound, headers: RequestHeaders, at_most: int) -> bytes:
-    """Read a body that says what it is. Raises ``Malformed`` with the body's reasons."""
-    if not media_type_is_json(headers.content_type):
-        raise Malformed(Reason.MEDIA_TYPE_NOT_ACCEPTED, "this endpoint takes application/json in UTF-8")
-    check_announced(headers, at_most)
-    return await inbound.read_body(at_most)
 
 
 def _lines(request_id: str) -> list[bytes]:

@@ -72,7 +72,7 @@ class Downstream:
         self.target = target
         self.http_version = http_version
         self.headers = headers
-        self.peer = edge.client[0] if edge.client else None
+        self.peer = edge.peer
         self.keep_alive = keep_alive and http_version == "1.1"
         # RFC 9110 §10.1.1; another expectation is refused before anybody reads a body.
         self.expects_continue = b"expect" in map(_NAME, headers) and http_version == "1.1"
@@ -220,17 +220,9 @@ class Downstream:
     def _start(self, status: int, lines: list[bytes], first: bytes) -> None:
         self.answered = True
         self.expects_continue = False
-        head = [STATUS_LINE[status]]
-        for name, value in self.edge.server_state.default_headers:
-            head += name, b": ", value, b"\r\n"
-        head += lines
-        head += self.lines
-        if not self.keep_alive:
-            head.append(b"connection: close\r\n")
-        head.append(b"\r\n")
-        head.append(first)
+        end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
         self.bytes_out += len(first)
-        self.transport.write(b"".join(head))
+        self.transport.write(b"".join((STATUS_LINE[status], self.edge.lines(), *lines, *self.lines, end, first)))
 
     def write(self, data: bytes) -> None:
         """Write body bytes; never an empty piece, which would end a chunked body."""

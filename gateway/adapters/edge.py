@@ -87,6 +87,9 @@ class EdgeProtocol(HttpToolsProtocol):
         self._deaf = False  # what still arrives is counted and thrown away
         self._closing = False
         self._drainable = LINGER_BYTES
+        self.peer: str | None = None
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._lines = b""
         self._deadline = Alarm(self._too_late, self.loop)  # of a head, or of a close
         self._silence = Alarm(self._too_silent, self.loop)  # nothing asked, or no answer taken
 
@@ -98,6 +101,7 @@ class EdgeProtocol(HttpToolsProtocol):
         if len(self.connections) > self.limits.connections:
             transport.abort()
             return
+        self.peer = self.client[0] if self.client else None
         tls = transport.get_extra_info("ssl_object")
         if tls is not None:
             transport.set_write_buffer_limits(TLS_BUFFER)
@@ -299,6 +303,14 @@ class EdgeProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
 
     # Answering
+
+    def lines(self) -> bytes:
+        """Give the lines of every head: the date, which uvicorn sets anew each second."""
+        fields = self.server_state.default_headers
+        if fields is not self._fields:
+            self._fields = fields
+            self._lines = b"".join(b"%b: %b\r\n" % field for field in fields)
+        return self._lines
 
     def answered(self, downstream: Downstream) -> None:
         """Go on after a whole answer: with the next request, or with closing."""

@@ -17,11 +17,10 @@ from gateway.engine.signal import signal_of
 from gateway.ports import Delivery, Ending, EngineAnswer
 from gateway.reasons import ANSWERS, Malformed, Reason, Unavailable
 from gateway.wire.event_stream import KEEP_ALIVE, EventBuffer
-from gateway.wire.http1 import ResponseReader
 from gateway.wire.response_head import passing_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Mapping
 
     from gateway.adapters.downstream import Downstream
     from gateway.adapters.engine import Engine, EngineReplica
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from gateway.adapters.metrics import Metrics
     from gateway.engine.replica import Ticket
     from gateway.ports import UpstreamRequest
+    from gateway.wire.http1 import ResponseReader
 
 COLLECTED_AT_MOST = 64 * 1024
 """Bytes of an engine's error answer that are read."""
@@ -69,7 +69,6 @@ class Exchange(Promise["Delivery | None"]):
         self._replica = replica
         self._ticket = ticket
         self._silence_s = silence_s
-        self._reader = ResponseReader()
         self._connection: EngineConnection | None = None
         self._events: EventBuffer | None = None
         self._collected: list[bytes] | None = None
@@ -84,6 +83,7 @@ class Exchange(Promise["Delivery | None"]):
     def begin(self, connection: EngineConnection) -> None:
         """Send the request."""
         self._connection = connection
+        self._reader = connection.reader
         connection.receiver = self
         self._downstream.exchange = self
         connection.transport.writelines((self._replica.client.head(self._request), self._request.body))
@@ -143,6 +143,9 @@ class Exchange(Promise["Delivery | None"]):
         """Look for the engine's count of tokens; give what may be passed on: of an event stream, whole events."""
         events = self._events
         if events is None:
+            if not self._front and len(body) <= TAIL:
+                self._front = self._tail = body
+                return body
             if len(self._front) < TAIL:
                 self._front += body[: TAIL - len(self._front)]
             self._tail = body[-TAIL:] if len(body) >= TAIL else (self._tail + body)[-TAIL:]
@@ -162,9 +165,9 @@ class Exchange(Promise["Delivery | None"]):
         if request.stream and _is_event_stream(dict(fields)):
             self._events = EventBuffer()
             length = None
-        lines = [b"%b: %b\r\n" % field for field in fields]
-        self._downstream.start(_OK, [*request.lines, *lines], length, self._counted(body))
-        self._spoke = self._loop.time()
+        lines = [*request.lines, *map(_line, fields)]
+        self._downstream.start(_OK, lines, length, self._counted(body))
+        self._spoke = self._last
 
     def _collect(self, body: bytes) -> None:
         if self._collected is not None and self._size < COLLECTED_AT_MOST:
@@ -182,10 +185,7 @@ class Exchange(Promise["Delivery | None"]):
             connection.alarm.off()
             if self._paused:
                 connection.transport.resume_reading()
-            if reader.keep_alive and not reader.excess:
-                self._replica.client.pool.give_back(connection)
-            else:
-                connection.transport.abort()
+            self._replica.client.pool.give_back(connection)
         if self._collected is not None:
             self._end(Ending.ANSWERED)
             return
@@ -211,7 +211,6 @@ class Exchange(Promise["Delivery | None"]):
         if reader.eof():
             self._complete(reader)
         elif reader.untouched and connection is not None and connection.used:
-            reader.close()
             self.keep(None)
         else:
             self._fail(Reason.ENGINE_UNAVAILABLE if reader.untouched else Reason.ENGINE_ERROR, "connection closed")
@@ -265,7 +264,6 @@ class Exchange(Promise["Delivery | None"]):
             retry_after = dict(passing_fields(reader.headers)).get(b"retry-after", b"").decode("ascii")
             answer = EngineAnswer(reader.status, b"".join(self._collected or ()), retry_after)
         first_byte_s = None if self._first_byte_at is None else self._first_byte_at - self._begun
-        reader.close()
         self.keep(Delivery(ending, reason, detail, reader.status or None, answer, first_byte_s))
 
     # Time
@@ -299,11 +297,15 @@ class Exchange(Promise["Delivery | None"]):
         """Give the next deadline and its name: total always; first-byte, then idle, for streams and slow clients."""
         deadlines = self._request.deadlines
         due, late = self._begun + (deadlines.total or 0.0), "total"
+        if not (self._request.stream or self._paused):
+            return due, late
         if self._request.stream and self._first_byte_at is None:
             return min((due, late), (self._begun + (deadlines.first_byte or 0.0), "first-byte"))
-        if self._request.stream or self._paused:
-            return min((due, late), (self._last + (deadlines.idle or 0.0), "idle"))
-        return due, late
+        return min((due, late), (self._last + (deadlines.idle or 0.0), "idle"))
+
+
+_line = b"%b: %b\r\n".__mod__
+"""Gives a field as a line of the head."""
 
 
 def _is_event_stream(fields: Mapping[bytes, bytes]) -> bool:
@@ -324,13 +326,18 @@ class Relay:
         self._metrics = metrics
         self._silence_s = silence_s
 
-    async def forward(self, request: UpstreamRequest, inbound: Downstream) -> Delivery:
+    def chooses(self, engine: str) -> bool:
+        """Tell whether an engine has several replicas."""
+        return len(self._engines[engine].replicas) > 1
+
+    def forward(self, request: UpstreamRequest, inbound: Downstream) -> Awaitable[Delivery]:
         """Send a request to its engine and the answer to the client.
 
         Raises ``Unavailable`` as ``Engine.choose`` and ``EnginePool.connect`` do.
         """
-        if not request.stream:
-            return await self._forward(request, inbound)
+        return self._forward_stream(request, inbound) if request.stream else self._forward(request, inbound)
+
+    async def _forward_stream(self, request: UpstreamRequest, inbound: Downstream) -> Delivery:
         self._metrics.stream_opened(request.plane, request.engine)
         try:
             return await self._forward(request, inbound)

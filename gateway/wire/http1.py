@@ -2,8 +2,8 @@
 
 Enters: what the engine's connection delivered, in any pieces. Leaves: status, header fields, body bytes, and whether
 the message is complete and the connection fit for another request. llhttp does the grammar; this reader adds what it
-leaves open: a bounded head, interim answers, the framings that a gateway must not guess at. One reader reads one
-response and is thrown away.
+leaves open: a bounded head, interim answers, the framings that a gateway must not guess at. A reader reads the answers
+of one connection, one at a time, and another only behind one that ended where the next begins.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INTERIM_AT_MOST = 8
 
 
 class ResponseReader:
-    """Reads one response.
+    """Reads the responses of one connection, one at a time; ``begin`` before each.
 
     ``status`` is 0 until the head is complete. ``parts`` holds body bytes not yet taken. ``complete``: the message has
     ended. ``keep_alive``: asked inside the last callback, since the parser has moved on afterwards. ``excess``: bytes
@@ -46,6 +46,22 @@ class ResponseReader:
         self._interim = False
         self._interim_count = 0
         self._parser = httptools.HttpResponseParser(self)
+
+    def begin(self) -> None:
+        """Be ready for another response: nothing of the last one stays. Raises ``ValueError`` unless ``reusable``."""
+        if not self.reusable:
+            message = "the parser does not stand between two responses"
+            raise ValueError(message)
+        self.status = self._head_bytes = self._interim_count = 0
+        self.headers.clear()
+        self.parts.clear()
+        self.complete = self.keep_alive = self.chunked = False
+        self.content_length = None
+
+    @property
+    def reusable(self) -> bool:
+        """Whether a response may follow on the connection; never once anything was out of order."""
+        return self.untouched or (self.complete and self.keep_alive and not self.excess)
 
     def feed(self, data: bytes) -> None:
         """Take bytes of the connection. Raises ``Malformed(ENGINE_MALFORMED)``; nothing may be fed after that."""
@@ -116,13 +132,15 @@ class ResponseReader:
             self._interim = True
             self.headers.clear()
             return
-        for name, value in self.headers:
-            if name == b"content-length":
-                self.content_length = int(value)  # llhttp has checked that it is one number
-            elif name == b"transfer-encoding":
-                if value.strip().lower() != b"chunked" or version == "1.0":
-                    raise Malformed(Reason.ENGINE_MALFORMED, "transfer coding")
-                self.chunked = True
+        names = dict(self.headers)
+        if b"transfer-encoding" in names:
+            codings = [value for name, value in self.headers if name == b"transfer-encoding"]
+            if any(coding.strip().lower() != b"chunked" for coding in codings) or version == "1.0":
+                raise Malformed(Reason.ENGINE_MALFORMED, "transfer coding")
+            self.chunked = True
+        length = names.get(b"content-length")
+        if length is not None:
+            self.content_length = int(length)  # llhttp has checked that it is one number
         if status in (204, 304):
             self.content_length, self.chunked = 0, False
         self.status = status
