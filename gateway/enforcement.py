@@ -23,6 +23,7 @@ from gateway.limits.waiting_room import RANKS
 from gateway.policy.cache_salt import isolated
 from gateway.policy.decide import admit, endpoint_for, judge
 from gateway.policy.decision import Deny, told
+from gateway.policy.model import Endpoint
 from gateway.policy.usage_wish import usage_wish
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
 from gateway.reasons import Malformed, Reason, Unavailable
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from gateway.dialects.openai_models import ServedModel
     from gateway.identity.credential import Credential
     from gateway.policy.decision import Grant
-    from gateway.policy.model import Deadlines, Endpoint, Plane
+    from gateway.policy.model import Deadlines, Plane
     from gateway.ports import Ports, Spool
     from gateway.turnstile import Passage
     from gateway.wire.hosts import HostRule
@@ -52,11 +53,12 @@ class _Reading:
     endpoint: Endpoint
     headers: RequestHeaders
     credential: Credential
-    path: bytes
 
 
 _ALWAYS = (b"cache-control: no-store\r\n", b"x-content-type-options: nosniff\r\n")
 _OK = 200
+# Looked up once: a member of an Enum, named where it is used, costs as much as a call.
+_PERMIT, _DELIVERED, _WELL = Verdict.PERMIT, Ending.DELIVERED, Outcome.OK
 
 
 class Enforcement(Generic[InboundT]):
@@ -70,10 +72,10 @@ class Enforcement(Generic[InboundT]):
         self._gatehouse = Gatehouse(plane, ports.authenticator, ports.clock, ports.proofs)
         endpoints = [endpoint for by_method in plane.endpoints.values() for endpoint in by_method.values()]
         self._endpoints = {endpoint.name: endpoint for endpoint in endpoints}
-        self._targets = {path: Target.parse(path) for path in plane.endpoints}  # what nearly everybody asks for
         self._deadlines = {endpoint.name: _resolved(endpoint.deadlines, deadlines) for endpoint in endpoints}
         self._default_dialect = DIALECTS["openai-chat"]
         self._anonymous = Anonymous(plane)
+        self._plain = self._plain_questions()  # what nearly everybody asks for
 
     async def serve(self, inbound: InboundT) -> None:
         """Answer one request and record it, whatever happens."""
@@ -121,7 +123,7 @@ class Enforcement(Generic[InboundT]):
             return None
         visitor = self._gatehouse.known(reading.credential, reading.headers, inbound.peer)
         if visitor is None:
-            path = reading.path.decode("ascii")
+            path = Target.parse(inbound.target).path.decode("ascii")
             asked = dpop.Asked(inbound.method, reading.headers.host, path, inbound.certificate)
             visitor = await self._gatehouse.enter(reading.credential, reading.headers, inbound.peer, asked)
         record.subject = visitor.principal.subject
@@ -162,8 +164,9 @@ class Enforcement(Generic[InboundT]):
         if inbound.refusal is not None:
             raise inbound.refusal
         not_canonical = None
+        endpoint = self._plain.get((inbound.method, inbound.target))
         try:
-            target = self._targets.get(inbound.target) or Target.parse(inbound.target)
+            target = None if endpoint else Target.parse(inbound.target)
         except Malformed as malformed:
             if malformed.reason is not Reason.TARGET_NOT_CANONICAL:
                 raise
@@ -176,20 +179,31 @@ class Enforcement(Generic[InboundT]):
         record.cf_ray = headers.cf_ray
         if not self._ports.journal.ready:
             raise Unavailable(Reason.AUDIT_UNAVAILABLE)
-        if target is None:
-            raise not_canonical or Malformed(Reason.TARGET_MALFORMED)
-        notice = self._anonymous.notice(inbound.method, target, headers, raw)
-        if notice is not None:
-            return notice
-        endpoint = endpoint_for(self.plane, inbound.method, target)
-        if isinstance(endpoint, Deny):
-            return endpoint
+        if endpoint is None:
+            if target is None:
+                raise not_canonical or Malformed(Reason.TARGET_MALFORMED)
+            found = self._anonymous.notice(inbound.method, target, headers, raw) or endpoint_for(
+                self.plane, inbound.method, target
+            )
+            if not isinstance(found, Endpoint):
+                return found
+            endpoint = found
         record.endpoint = endpoint.name
         if endpoint.dialect not in DIALECTS:
             return Deny(Reason.NO_SUCH_ENDPOINT, record=f"dialect {endpoint.dialect} is not served by this version")
         credential = self._gatehouse.read(headers, inbound.peer)
         record.credential = credential.kind._value_
-        return _Reading(endpoint, headers, credential, target.path)
+        return _Reading(endpoint, headers, credential)
+
+    def _plain_questions(self) -> dict[tuple[str, bytes], Endpoint]:
+        """Give the endpoints by method and target, where a target without a query leads to one and to nothing else."""
+        plane, fields = self.plane, RequestHeaders("")
+        asked = ((method, path, Target.parse(path)) for path, methods in plane.endpoints.items() for method in methods)
+        found = {
+            (method, path): self._anonymous.notice(method, target, fields, ()) or endpoint_for(plane, method, target)
+            for method, path, target in asked
+        }
+        return {question: endpoint for question, endpoint in found.items() if isinstance(endpoint, Endpoint)}
 
     async def _notify(self, inbound: InboundT, record: AuditRecord, notice: Notice) -> None:
         """Answer what needs no caller."""
@@ -298,13 +312,13 @@ class Enforcement(Generic[InboundT]):
 
     def _close(self, record: AuditRecord, delivery: Delivery, dialect: Dialect) -> Refusal | None:
         """Write into the record how a dispatch ended; give the refusal that the caller has yet to get."""
-        record.verdict = Verdict.PERMIT
+        record.verdict = _PERMIT
         record.engine_status = delivery.engine_status
         if delivery.first_byte_s is not None:
             record.first_byte_ms = delivery.first_byte_s * 1000
-        if delivery.ending is Ending.DELIVERED:
+        if delivery.ending is _DELIVERED:
             record.status = _OK
-            record.outcome = Outcome.ENGINE_DIED if delivery.detail else Outcome.OK
+            record.outcome = Outcome.ENGINE_DIED if delivery.detail else _WELL
             record.detail = delivery.detail
         elif delivery.ending is Ending.CLIENT_LEFT:
             record.outcome = Outcome.CLIENT_LEFT

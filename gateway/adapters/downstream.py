@@ -126,7 +126,8 @@ class Downstream:
         self._look(at_most)
         if self.more_body:
             await self._arrive(at_most)
-        body, self.body = bytes(self.body), bytearray()
+        body = bytes(self.body)
+        self.body.clear()
         self.flow.resume_reading()  # a large body paused it; from here on a leave must be seen
         return body
 
@@ -238,7 +239,9 @@ class Downstream:
             return
         if self._chunked:
             self.transport.write(b"0\r\n\r\n")
-        self._complete()
+        self.complete = True
+        self.wake()
+        self.edge.answered(self)
 
     def cut_off(self, last: bytes = b"") -> None:
         """End an answer that failed after its head, so that no client takes it for whole (RFC 9112 §8).
@@ -259,11 +262,6 @@ class Downstream:
         if self._until_close:
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.transport.abort()
-
-    def _complete(self) -> None:
-        self.complete = True
-        self.wake()
-        self.edge.answered(self)
 
     def lost(self) -> None:
         """Learn from the connection that it is gone."""

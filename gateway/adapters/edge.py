@@ -241,6 +241,9 @@ class EdgeProtocol(HttpToolsProtocol):
         self.cycle = downstream
         if self._deaf and downstream.refusal is None:
             return  # behind a request that ends the connection
+        if self._active is None and not self._waiting and not self.flow.write_paused:
+            self._serve(downstream)
+            return
         self._waiting.append(downstream)
         if len(self._waiting) > PIPELINE_AT_MOST:
             self._stop_reading()
@@ -250,13 +253,16 @@ class EdgeProtocol(HttpToolsProtocol):
     def _go_on(self) -> None:
         """Begin with the next request, but not while the client leaves earlier answers unread."""
         if self._waiting and not self.flow.write_paused:
-            self._silence.off()
-            self._active = self._waiting.pop(0)
-            walk = self._walk(self._active)
-            if self._parsing:
-                self._unbegun = walk
-            else:
-                walk.step()
+            self._serve(self._waiting.pop(0))
+
+    def _serve(self, downstream: Downstream) -> None:
+        self._silence.off()
+        self._active = downstream
+        walk = self._walk(downstream)
+        if self._parsing:
+            self._unbegun = walk
+        else:
+            walk.step()
 
     def _walk(self, downstream: Downstream) -> Walk:
         """Prepare to serve a request; where that leaves no whole answer, the connection ends instead."""

@@ -40,6 +40,7 @@ vLLM writes it last, but for rankings, where it stands before their documents.
 
 
 _OK = 200
+_DELIVERED = Ending.DELIVERED  # looked up once: a member of an Enum, named where it is used, costs as much as a call
 
 
 class Exchange(Promise["Delivery | None"]):
@@ -62,7 +63,7 @@ class Exchange(Promise["Delivery | None"]):
         ticket: Ticket,
         silence_s: float,
     ) -> None:
-        super().__init__()
+        Promise.__init__(self)  # once for each request, and a super() costs more than all that it does
         self._loop = downstream.edge.loop
         self._request = request
         self._downstream = downstream
@@ -86,8 +87,12 @@ class Exchange(Promise["Delivery | None"]):
         self._reader = connection.reader
         connection.receiver = self
         self._downstream.exchange = self
-        connection.transport.writelines((self._replica.client.head(self._request), self._request.body))
-        self._watch()
+        request = self._request
+        connection.transport.writelines((self._replica.client.head(request), request.body))
+        if request.stream:
+            self._watch()
+        else:
+            connection.alarm.at(self._begun + (request.deadlines.total or 0.0))
 
     # What the engine does
 
@@ -202,7 +207,7 @@ class Exchange(Promise["Delivery | None"]):
         self._downstream.exchange = None
         self._downstream.finish()
         whole = self._events is None or dialect.ends(self._before + self._tail + rest)
-        self._end(Ending.DELIVERED, detail="" if whole else "the stream ended early, or with the engine's own error")
+        self._end(_DELIVERED, detail="" if whole else "the stream ended early, or with the engine's own error")
 
     def closed(self) -> None:
         """Learn that the engine's connection has ended."""
@@ -260,7 +265,7 @@ class Exchange(Promise["Delivery | None"]):
             return
         reader = self._reader
         answer = None
-        if ending is Ending.ANSWERED:
+        if ending is not _DELIVERED and ending is Ending.ANSWERED:
             retry_after = dict(passing_fields(reader.headers)).get(b"retry-after", b"").decode("ascii")
             answer = EngineAnswer(reader.status, b"".join(self._collected or ()), retry_after)
         first_byte_s = None if self._first_byte_at is None else self._first_byte_at - self._begun

@@ -1,10 +1,9 @@
 """A request's walk through the gateway, without a task of the event loop as long as nobody outside is asked.
 
-Enters: the coroutine that leads one request. Leaves: its end. Making a task and waking it again cost more than some of
-the rooms; most walks wait for nothing but the answer of their engine, and whoever has that can simply go on. So a
-``Walk`` steps its coroutine by hand, and moves into a task of its own when the coroutine awaits anything but a
-``Promise``. Before it uses what belongs to a task (``asyncio.timeout`` and clients built on it), code on the way awaits
-``in_task``.
+Enters: the coroutine that leads one request. Leaves: its end. A task that is made, and woken again, costs more than some
+of the rooms; most walks wait for nothing but a body or an answer, and whoever has that can simply go on. So a ``Walk``
+steps its coroutine by hand, and moves into a task of its own when the coroutine awaits anything but a ``Promise``.
+Whoever needs a task on the way (``asyncio.timeout``, and clients built on it) awaits ``in_task`` before.
 """
 
 from __future__ import annotations
@@ -18,52 +17,53 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_by_hand = False  # whether what runs now was stepped by a walk
+
 
 class Promise(Generic[T]):
-    """A value that will be there, for one who awaits it: a walk, which then goes on at once, or a task."""
+    """A value that will be there, for one who awaits it: a walk, which goes on at once, or a task.
 
-    __slots__ = ("_go_on", "_value", "kept")
+    ``kept``: it is there. ``go_on`` is called when it is.
+    """
+
+    __slots__ = ("_value", "go_on", "kept")
 
     def __init__(self) -> None:
         self.kept = False
         self._value: T | None = None
-        self._go_on: Callable[[], None] | None = None
+        self.go_on: Callable[[], None] | None = None
 
     def keep(self, value: T) -> None:
-        """Set the value, and let who awaits it go on; what follows the call finds him gone on. Only the first counts."""
+        """Set the value; who awaits it has gone on when this returns, or will. Only the first counts."""
         if self.kept:
             return
         self.kept = True
         self._value = value
-        if self._go_on is not None:
-            self._go_on()
+        if self.go_on is not None:
+            self.go_on()
 
     def __await__(self) -> Generator[Any, None, T]:
         """Wait for the value."""
         if not self.kept:
             try:
-                if asyncio.current_task() is None:
+                if _by_hand:
                     yield self
                 else:
                     yield from self._future().__await__()
             finally:
-                self._go_on = None  # who was cancelled does not go on
+                self.go_on = None  # who was cancelled does not go on
         return cast("T", self._value)
 
     def _future(self) -> asyncio.Future[None]:
-        future = asyncio.get_running_loop().create_future()
-        self._go_on = lambda: None if future.done() else future.set_result(None)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.go_on = lambda: None if future.done() else future.set_result(None)
         return future
-
-    def call(self, go_on: Callable[[], None]) -> None:
-        """Have this called when the value is there."""
-        self._go_on = go_on
 
 
 class Walk:
-    """One walk; it stands in ``walks`` (the server's set of what is under way) until it ends, and then calls ``ended``.
+    """One walk. It stands in ``walks``, the server's set of what is under way, until it ends and then calls ``ended``.
 
-    Like a task it can be cancelled, in the next turn of the loop. An error that comes out of it is reported.
+    Like a task it can be cancelled, in the next turn of the loop; an error that comes out of it is reported.
     """
 
     __slots__ = ("_coroutine", "_ended", "_loop", "_task", "_walks")
@@ -84,14 +84,8 @@ class Walk:
 
     def step(self) -> None:
         """Go on until something is awaited."""
-        if self._coroutine is None or self._task is not None:
-            return
-        try:
-            awaited = self._coroutine.send(None)
-        except BaseException as error:  # noqa: BLE001  (sorted there)
-            self._end(error)
-        else:
-            self._await(awaited)
+        if self._coroutine is not None:
+            self._go_on(self._coroutine, self._coroutine.send, None)
 
     def cancel(self, msg: str | None = None) -> None:
         """Raise ``CancelledError`` where it waits, in the next turn."""
@@ -101,38 +95,46 @@ class Walk:
         if self._task is not None:
             self._task.cancel(msg)
         elif self._coroutine is not None:
-            try:
-                awaited = self._coroutine.throw(asyncio.CancelledError())
-            except BaseException as error:  # noqa: BLE001  (sorted there)
-                self._end(error)
+            self._go_on(self._coroutine, self._coroutine.throw, asyncio.CancelledError())
+
+    def _go_on(self, walk: Coroutine[Any, Any, None], act: Callable[[Any], object], what: object) -> None:
+        global _by_hand  # noqa: PLW0603  (a step within a step is a step; the loop runs one at a time)
+        outer, _by_hand = _by_hand, True
+        try:
+            awaited = act(what)
+        except (StopIteration, asyncio.CancelledError):
+            self._over()
+        except Exception as error:  # noqa: BLE001  (whoever stepped it has no part in it)
+            self._over()
+            self._report(error)
+        else:
+            if isinstance(awaited, Promise):
+                awaited.go_on = self.step
             else:
-                self._await(awaited)
+                self._task = self._loop.create_task(_rest(walk, awaited))
+                self._task.add_done_callback(self._task_over)
+                self._coroutine = None  # it is the task's now
+        finally:
+            _by_hand = outer
 
-    def _await(self, awaited: object) -> None:
-        """Go on when a promise is kept; for anything else, in a task."""
-        if isinstance(awaited, Promise):
-            awaited.call(self.step)
-        elif self._coroutine is not None:
-            self._task = self._loop.create_task(_rest(self._coroutine, awaited))
-            self._task.add_done_callback(self._end_of_task)
+    def _task_over(self, task: asyncio.Task[None]) -> None:
+        self._over()
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._report(error)
 
-    def _end_of_task(self, task: asyncio.Task[None]) -> None:
-        self._end(asyncio.CancelledError() if task.cancelled() else task.exception())
-
-    def _end(self, error: BaseException | None) -> None:
+    def _over(self) -> None:
         self._coroutine = self._task = None
         self._walks.discard(self)
         self._ended()
-        if error is None or isinstance(error, StopIteration | asyncio.CancelledError):
-            return
-        if not isinstance(error, Exception):
-            raise error
-        self._loop.call_exception_handler({"message": "a request ended with an error", "exception": error})
+
+    def _report(self, error: BaseException) -> None:
+        self._loop.call_exception_handler({"message": "a request ended with an error of the gateway", "exception": error})
 
 
 async def in_task() -> None:
     """Go on in a task from here, in the next turn of the loop, unless this is one."""
-    if asyncio.current_task() is None:
+    if _by_hand:
         await asyncio.sleep(0)
 
 

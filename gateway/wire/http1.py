@@ -24,12 +24,13 @@ class ResponseReader:
 
     ``status`` is 0 until the head is complete. ``parts`` holds body bytes not yet taken. ``complete``: the message has
     ended. ``keep_alive``: asked inside the last callback, since the parser has moved on afterwards. ``excess``: bytes
-    followed the message, so the connection is out of step.
+    followed the message, so the connection is out of step. ``reusable``: another response may follow on the connection;
+    never once anything was out of order.
     """
 
     __slots__ = (
         "_head_bytes", "_interim", "_interim_count", "_parser", "chunked", "complete", "content_length", "excess",
-        "headers", "keep_alive", "on_body", "parts", "status",
+        "headers", "keep_alive", "on_body", "parts", "reusable", "status",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -40,6 +41,7 @@ class ResponseReader:
         self.complete = False
         self.keep_alive = False
         self.excess = False
+        self.reusable = True
         self.chunked = False
         self.content_length: int | None = None
         self._head_bytes = 0
@@ -55,18 +57,14 @@ class ResponseReader:
         self.status = self._head_bytes = self._interim_count = 0
         self.headers.clear()
         self.parts.clear()
-        self.complete = self.keep_alive = self.chunked = False
+        self.complete = self.keep_alive = self.chunked = self._interim = False
         self.content_length = None
-
-    @property
-    def reusable(self) -> bool:
-        """Whether a response may follow on the connection; never once anything was out of order."""
-        return self.untouched or (self.complete and self.keep_alive and not self.excess)
 
     def feed(self, data: bytes) -> None:
         """Take bytes of the connection. Raises ``Malformed(ENGINE_MALFORMED)``; nothing may be fed after that."""
         if self.status == 0:
             self._head_bytes += len(data)
+            self.reusable = False
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -74,7 +72,7 @@ class ResponseReader:
                 cause = error.__context__  # set where one of our own callbacks refused
                 detail = cause.detail if isinstance(cause, Malformed) else "body" if self.status else "head"
                 raise Malformed(Reason.ENGINE_MALFORMED, detail) from None
-            self.excess = True
+            self.excess, self.reusable = True, False
         if self.status == 0 and self._head_bytes > HEAD_AT_MOST:
             raise Malformed(Reason.ENGINE_MALFORMED, "head too long")
 
@@ -151,4 +149,4 @@ class ResponseReader:
             self._interim = False
             return
         self.complete = True
-        self.keep_alive = self._parser.should_keep_alive()
+        self.keep_alive = self.reusable = self._parser.should_keep_alive()
