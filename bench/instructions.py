@@ -5,8 +5,8 @@
 
 The gateway runs as in ``run.py``, with the interpreter that runs this. Start-up and warm-up are not counted, and what
 the kernel does is never seen. What the gateway does by itself meanwhile is counted afterwards, for as long, and taken
-off: on a busy machine it was a tenth. OpenSSL finds no SHA instructions in valgrind's processor, so the hash of the token
-counts some 20,000 instructions that a real one does not need.
+off: on a busy machine it was a tenth. OpenSSL finds no SHA instructions in valgrind's processor, so the hash of the
+token counts some 20,000 instructions that a real one does not need.
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from gateway.dialects.call import Dialect
     from gateway.dialects.openai_models import ServedModel
+    from gateway.gatehouse import Visitor
     from gateway.identity.credential import Credential
     from gateway.policy.decision import Grant
     from gateway.policy.model import Deadlines, Plane
@@ -75,7 +76,7 @@ class Enforcement(Generic[InboundT]):
         self._deadlines = {endpoint.name: _resolved(endpoint.deadlines, deadlines) for endpoint in endpoints}
         self._default_dialect = DIALECTS["openai-chat"]
         self._anonymous = Anonymous(plane)
-        self._plain = self._plain_questions()  # what nearly everybody asks for
+        self._plain = self._anonymous.plain_questions()  # what nearly everybody asks for
 
     async def serve(self, inbound: InboundT) -> None:
         """Answer one request and record it, whatever happens."""
@@ -122,10 +123,7 @@ class Enforcement(Generic[InboundT]):
             await self._notify(inbound, record, reading)
             return None
         visitor = self._gatehouse.known(reading.credential, reading.headers, inbound.peer)
-        if visitor is None:
-            path = Target.parse(inbound.target).path.decode("ascii")
-            asked = dpop.Asked(inbound.method, reading.headers.host, path, inbound.certificate)
-            visitor = await self._gatehouse.enter(reading.credential, reading.headers, inbound.peer, asked)
+        visitor = visitor or await self._identified(inbound, reading)
         record.subject = visitor.principal.subject
         today = ports.clock.today()
         grant = admit(self.plane, reading.endpoint, visitor.principal, visitor.address, today)
@@ -158,6 +156,12 @@ class Enforcement(Generic[InboundT]):
                 spool.close()
             await passage.leave()
             record.usage = passage.usage
+
+    async def _identified(self, inbound: InboundT, reading: _Reading) -> Visitor:
+        """Find out who calls, where it is not known yet."""
+        path = Target.parse(inbound.target).path.decode("ascii")
+        asked = dpop.Asked(inbound.method, reading.headers.host, path, inbound.certificate)
+        return await self._gatehouse.enter(reading.credential, reading.headers, inbound.peer, asked)
 
     def _read(self, inbound: InboundT, record: AuditRecord) -> _Reading | Notice | Deny:
         """Room 2: syntax, then host, path, method, query, credential; a notice where no caller is needed."""
@@ -194,16 +198,6 @@ class Enforcement(Generic[InboundT]):
         credential = self._gatehouse.read(headers, inbound.peer)
         record.credential = credential.kind._value_
         return _Reading(endpoint, headers, credential)
-
-    def _plain_questions(self) -> dict[tuple[str, bytes], Endpoint]:
-        """Give the endpoints by method and target, where a target without a query leads to one and to nothing else."""
-        plane, fields = self.plane, RequestHeaders("")
-        asked = ((method, path, Target.parse(path)) for path, methods in plane.endpoints.items() for method in methods)
-        found = {
-            (method, path): self._anonymous.notice(method, target, fields, ()) or endpoint_for(plane, method, target)
-            for method, path, target in asked
-        }
-        return {question: endpoint for question, endpoint in found.items() if isinstance(endpoint, Endpoint)}
 
     async def _notify(self, inbound: InboundT, record: AuditRecord, notice: Notice) -> None:
         """Answer what needs no caller."""

@@ -161,7 +161,7 @@ class Listener(uvicorn.Server):
             task.cancel()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
-                while self.server_state.tasks:  # their records are still to be written
+                while self.server_state.tasks:  # noqa: ASYNC110  (records are to be written; uvicorn's set has no event)
                     await asyncio.sleep(0.01)
         release(self._address)
 

@@ -46,13 +46,14 @@ class Downstream:
     ``refusal`` is set where the connection's parser could not read the head, ``body_fault`` where it could not read on
     behind it. ``body``: what arrived and was not read yet; ``more_body``: the rest follows. ``answered``: the status
     line is on its way, so that a failure can only cut the answer off. ``complete``: the answer is out to its end, or
-    cut off. ``disconnected``: the client left before that.
+    cut off. ``disconnected``: the client left before that. ``keep_alive``: whether the connection goes on behind the
+    answer.
     """
 
     __slots__ = (
-        "_arrival", "_chunked", "_late", "_until_close", "answered", "body", "body_fault", "bytes_in", "bytes_out", "complete",
-        "disconnected", "edge", "exchange", "expects_continue", "flow", "headers", "http_version", "keep_alive",
-        "lines", "method", "more_body", "peer", "refusal", "target", "transport",
+        "_arrival", "_chunked", "_late", "_until_close", "answered", "body", "body_fault", "bytes_in", "bytes_out",
+        "complete", "disconnected", "edge", "exchange", "expects_continue", "flow", "headers", "http_version",
+        "keep_alive", "lines", "method", "more_body", "peer", "refusal", "target", "transport",
     )  # fmt: skip
 
     def __init__(
@@ -62,8 +63,6 @@ class Downstream:
         target: bytes,
         http_version: str,
         headers: list[tuple[bytes, bytes]],
-        *,
-        keep_alive: bool,
     ) -> None:
         self.edge = edge
         self.transport = edge.transport
@@ -73,7 +72,7 @@ class Downstream:
         self.http_version = http_version
         self.headers = headers
         self.peer = edge.peer
-        self.keep_alive = keep_alive and http_version == "1.1"
+        self.keep_alive = False
         # RFC 9110 §10.1.1; another expectation is refused before anybody reads a body.
         self.expects_continue = b"expect" in map(_NAME, headers) and http_version == "1.1"
         self.refusal: Malformed | None = None
@@ -163,7 +162,8 @@ class Downstream:
             self.expects_continue = False
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self.flow.resume_reading()
-        self._arrival = arrival = Promise()
+        arrival: Promise[None] = Promise()
+        self._arrival = arrival
         try:
             await arrival
         finally:

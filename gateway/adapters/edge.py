@@ -143,16 +143,17 @@ class EdgeProtocol(HttpToolsProtocol):
             return
         if not self.flow.write_paused:
             self._silence.off()
-        read = 0
+        read, size = 0, len(data)
         reading = self._parsing = True
-        while reading and read < len(data):
-            piece = data[read : read + HEAD_AT_MOST - self._barren]
-            read += len(piece)
-            self._barren += len(piece)  # before the parser reads: its callbacks set it to 0
+        while reading and read < size:
+            barren = min(self._barren + size - read, HEAD_AT_MOST)
+            piece = data[read : read + barren - self._barren]
+            read += barren - self._barren
+            self._barren = barren  # before the parser reads: its callbacks set it to 0
             reading = self._feed(piece)
         self._parsing = False
         if not reading:
-            self._drain(len(data) - read)
+            self._drain(size - read)
         elif self._deadline.due is None and (self._head_begun or self._idle):
             self._deadline.within(self.limits.head_s)
         if self._unbegun is not None:
@@ -206,9 +207,9 @@ class EdgeProtocol(HttpToolsProtocol):
         self._requests += 1
         parser = self.parser
         keep_alive = parser.should_keep_alive() and not parser.should_upgrade() and self._requests < REQUESTS_AT_MOST
-        self._admit(
-            self._downstream(parser.get_method().decode("ascii"), parser.get_http_version(), keep_alive=keep_alive)
-        )
+        downstream = self._downstream(parser.get_method().decode("ascii"), parser.get_http_version())
+        downstream.keep_alive = keep_alive and downstream.http_version == "1.1"
+        self._admit(downstream)
 
     def on_body(self, body: bytes) -> None:
         """Keep a piece of the body for whoever reads it."""
@@ -233,9 +234,9 @@ class EdgeProtocol(HttpToolsProtocol):
             cycle.more_body = False
             cycle.wake()
 
-    def _downstream(self, method: str, http_version: str, *, keep_alive: bool) -> Downstream:
+    def _downstream(self, method: str, http_version: str) -> Downstream:
         headers, self.headers = self.headers, []  # what follows is a trailer: never merged (RFC 9110 §6.5.1)
-        return Downstream(self, method, self.url, http_version, headers, keep_alive=keep_alive)
+        return Downstream(self, method, self.url, http_version, headers)
 
     def _admit(self, downstream: Downstream) -> None:
         self.cycle = downstream
@@ -289,7 +290,7 @@ class EdgeProtocol(HttpToolsProtocol):
         if not self._head_begun:
             self.on_message_begin()
         self.headers.clear()  # nobody reads them
-        refused = self._downstream("", "1.1", keep_alive=False)
+        refused = self._downstream("", "1.1")
         refused.refusal = refusal
         self._admit(refused)
 

@@ -110,7 +110,7 @@ class Exchange(Promise["Delivery | None"]):
             self._last = self._loop.time()
             self._pass(reader.take())
         if reader.complete:
-            self._complete(reader)
+            self._complete()
         elif self._downstream.paused and not self._paused and self._connection is not None:
             self._paused = True
             self._connection.transport.pause_reading()
@@ -182,7 +182,7 @@ class Exchange(Promise["Delivery | None"]):
                 self._detach()
                 self._end(Ending.ANSWERED)
 
-    def _complete(self, reader: ResponseReader) -> None:
+    def _complete(self) -> None:
         """Give the connection back and forget it in the same step: from here on it may serve somebody else."""
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -214,7 +214,7 @@ class Exchange(Promise["Delivery | None"]):
         reader = self._reader
         connection, self._connection = self._connection, None
         if reader.eof():
-            self._complete(reader)
+            self._complete()
         elif reader.untouched and connection is not None and connection.used:
             self.keep(None)
         else:

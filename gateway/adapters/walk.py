@@ -1,9 +1,9 @@
 """A request's walk through the gateway, without a task of the event loop as long as nobody outside is asked.
 
-Enters: the coroutine that leads one request. Leaves: its end. A task that is made, and woken again, costs more than some
-of the rooms; most walks wait for nothing but a body or an answer, and whoever has that can simply go on. So a ``Walk``
-steps its coroutine by hand, and moves into a task of its own when the coroutine awaits anything but a ``Promise``.
-Whoever needs a task on the way (``asyncio.timeout``, and clients built on it) awaits ``in_task`` before.
+Enters: the coroutine that leads one request. Leaves: its end. A task that is made, and woken again, costs more than
+some of the rooms; most walks wait for nothing but a body or an answer, and whoever has that can simply go on. So a
+``Walk`` steps its coroutine by hand, and moves into a task of its own when the coroutine awaits anything but a
+``Promise``. Whoever needs a task on the way (``asyncio.timeout``, and clients built on it) awaits ``in_task`` before.
 """
 
 from __future__ import annotations
@@ -84,8 +84,9 @@ class Walk:
 
     def step(self) -> None:
         """Go on until something is awaited."""
-        if self._coroutine is not None:
-            self._go_on(self._coroutine, self._coroutine.send, None)
+        walk = self._coroutine
+        if walk is not None:
+            self._go_on(walk, walk.send, None)
 
     def cancel(self, msg: str | None = None) -> None:
         """Raise ``CancelledError`` where it waits, in the next turn."""
@@ -129,7 +130,9 @@ class Walk:
         self._ended()
 
     def _report(self, error: BaseException) -> None:
-        self._loop.call_exception_handler({"message": "a request ended with an error of the gateway", "exception": error})
+        self._loop.call_exception_handler(
+            {"message": "a request ended with an error of the gateway", "exception": error}
+        )
 
 
 async def in_task() -> None:

@@ -37,6 +37,7 @@ class State(Enum):
 
 _CLOSED: Final = State.CLOSED  # looked up once, since every request asks
 
+
 @dataclass(slots=True)
 class Circuit:
     """The circuit of one replica.

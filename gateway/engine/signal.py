@@ -33,6 +33,7 @@ class Signal(Enum):
 
 _GOOD = Signal.GOOD  # looked up once, since nearly every request ends with it
 
+
 def unreached(reason: Reason | None, detail: str) -> bool:
     """Tell whether a request failed before its replica had a byte of it, so that it may go to another one."""
     return reason in {Reason.ENGINE_UNAVAILABLE, Reason.ENGINE_TIMEOUT} and detail in UNREACHED

@@ -1,8 +1,8 @@
 """The header fields of an engine's answer that may reach the caller.
 
-Enters: the fields as the response reader split them, names in lower case. Leaves: the few that describe the body, checked. Everything
-else stays inside: framing and connection fields belong to the hop, and names of servers, cookies and CORS grants are
-not the engine's to give.
+Enters: the fields as the response reader split them, names in lower case. Leaves: the few that describe the body,
+checked. Everything else stays inside: framing and connection fields belong to the hop, and names of servers, cookies
+and CORS grants are not the engine's to give.
 """
 
 from __future__ import annotations
