@@ -8,7 +8,7 @@ when a client leaves. A long line in vLLM would be served in its own order, by n
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gateway.adapters.walk import in_task
 from gateway.limits.waiting_room import WaitingRoom
@@ -16,7 +16,7 @@ from gateway.ports import Delivery, Ending
 from gateway.reasons import Reason, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Coroutine, Mapping
 
     from gateway.adapters.downstream import Downstream
     from gateway.adapters.metrics import Metrics
@@ -106,7 +106,7 @@ class QueuedDispatcher:
         """Tell what the other one tells."""
         return self._dispatcher.chooses(engine)
 
-    def forward(self, request: UpstreamRequest, inbound: Downstream) -> Awaitable[Delivery]:
+    def forward(self, request: UpstreamRequest, inbound: Downstream) -> Coroutine[Any, Any, Delivery]:
         """Relay one call when it is its turn. Raises ``Unavailable`` as the relay does, and ``ENGINE_OVERLOADED``."""
         queue = self._queues.get(request.engine)
         if queue is None:

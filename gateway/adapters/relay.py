@@ -9,7 +9,7 @@ both directions and the clean end of a stream that fails; it decides nothing.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gateway.adapters.upload import send
 from gateway.adapters.walk import Promise
@@ -20,7 +20,7 @@ from gateway.wire.event_stream import KEEP_ALIVE, EventBuffer
 from gateway.wire.response_head import passing_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Coroutine, Mapping
 
     from gateway.adapters.downstream import Downstream
     from gateway.adapters.engine import Engine, EngineReplica
@@ -335,7 +335,7 @@ class Relay:
         """Tell whether an engine has several replicas."""
         return len(self._engines[engine].replicas) > 1
 
-    def forward(self, request: UpstreamRequest, inbound: Downstream) -> Awaitable[Delivery]:
+    def forward(self, request: UpstreamRequest, inbound: Downstream) -> Coroutine[Any, Any, Delivery]:
         """Send a request to its engine and the answer to the client.
 
         Raises ``Unavailable`` as ``Engine.choose`` and ``EnginePool.connect`` do.
