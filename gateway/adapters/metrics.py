@@ -7,8 +7,10 @@ Counts are plain numbers of one event loop and become metric families only when 
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
+    from gateway.adapters.server_certificate import ServerCertificate
     from gateway.audit import AuditRecord
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -70,8 +73,10 @@ class Metrics(Collector):
     """The counts of one process.
 
     ``key_set_ages`` gives seconds since the last good fetch, by caller; ``open_requests`` those that hold a place, by
-    plane and client.
+    plane and client. ``certificates``: what listeners show, to be set by whoever reads the files.
     """
+
+    certificates: Mapping[str, ServerCertificate] = MappingProxyType({})
 
     def __init__(
         self,
@@ -177,6 +182,15 @@ class Metrics(Collector):
         )
         for listener, count in self._handshakes_failed.items():
             handshakes.add_metric([listener], count)
+        expiries = GaugeMetricFamily(
+            "gateway_tls_certificate_expires_seconds",
+            "Time until the certificate of a listener ends; below zero it has ended.",
+            labels=["listener"],
+        )
+        now = time.time()
+        for listener, certificate in self.certificates.items():
+            if certificate.expires is not None:
+                expiries.add_metric([listener], certificate.expires - now)
         ages = GaugeMetricFamily(
             "gateway_key_set_age_seconds", "Time since the key set of a caller's issuer was fetched.", labels=["caller"]
         )
@@ -184,8 +198,8 @@ class Metrics(Collector):
             ages.add_metric([caller], age_s)
         build = GaugeMetricFamily("gateway_build_info", "The version that runs; always 1.", labels=["version"])
         build.add_metric([__version__], 1)
-        families = (decisions, phases, streams, places, waiting, requests, tokens, refused, handshakes, ages, build)
-        return iter(families)
+        of_connections = (refused, handshakes, expiries)
+        return iter((decisions, phases, streams, places, waiting, requests, tokens, *of_connections, ages, build))
 
     def _of_records(self) -> tuple[Metric, Metric, Metric, Metric]:
         """Make the families of what records tell: decisions, phases, requests to engines, tokens."""
