@@ -332,8 +332,8 @@ class Enforcement(Generic[InboundT]):
         if refusal.made_here:
             ours = refusal.status >= 500 or refusal.reason in _ENGINES  # noqa: PLR2004
             record.verdict = Verdict.FAILURE if ours else Verdict.DENY
-        if record.outcome is None and refusal.reason in _ENGINES:
-            record.outcome = Outcome.ENGINE_DIED  # it was never reached
+        if record.outcome is None and refusal.reason in _UNREACHED:
+            record.outcome = Outcome.ENGINE_DIED
         if inbound.answered:
             record.status = _OK  # the head was out: the stream was cut off
             return
@@ -376,6 +376,7 @@ whatever went wrong inside ends with this connection.
 
 
 _ENGINES = frozenset(reason for reason in Reason if reason.value.startswith("engine-"))
+_UNREACHED = _ENGINES - {Reason.ENGINE_OVERLOADED}  # who is sent away from the line before an engine never met it
 
 _OUTCOMES = {
     (Reason.ENGINE_TIMEOUT, "idle"): Outcome.IDLE,
