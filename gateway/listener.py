@@ -7,6 +7,7 @@ Leaves: connections, each with a protocol of its own. It decides nothing about a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -142,7 +143,9 @@ class Listener(uvicorn.Server):
         await self.shutdown([self._socket] if self._socket is not None else None)
         for task in self.server_state.tasks:
             task.cancel()
-        if self.server_state.tasks:
-            await asyncio.wait(self.server_state.tasks, timeout=1.0)  # their records are still to be written
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                while self.server_state.tasks:  # noqa: ASYNC110  (records are to be written; uvicorn's set has no event)
+                    await asyncio.sleep(0.01)
         if self._given is None:
             release(self._address)

@@ -102,7 +102,7 @@ class Process:
         self._settings = settings
         self._log = log
         self._stop = asyncio.Event()
-        self._certificates = certificates(settings, settings.listeners)
+        self._certificates = metrics.certificates = certificates(settings, settings.listeners)
         limits = EdgeLimits(settings.deadlines.head, settings.deadlines.body, settings.max_connections)
         protocol = functools.partial(EdgeProtocol, limits=limits)
 

@@ -109,7 +109,7 @@ class Supervisor:
         self._reload = asyncio.Event()
         self._own = Metrics()
         self._ops: list[Listener] = []
-        self._certificates = certificates(settings, {OPS})
+        self._certificates = self._own.certificates = certificates(settings, {OPS})
         if OPS in settings.listeners:
             app = operators(settings, self._ready, self._exposition, self._workers)
             failed = partial(self._own.handshake_failed, OPS)

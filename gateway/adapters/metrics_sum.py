@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 LARGEST = frozenset({"gateway_key_set_age_seconds", "gateway_build_info", "process_max_fds"})
-SMALLEST = frozenset({"process_start_time_seconds"})
+SMALLEST = frozenset({"gateway_tls_certificate_expires_seconds", "process_start_time_seconds"})
 
 _Labels = tuple[tuple[str, str], ...]
 

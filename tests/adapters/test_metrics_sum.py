@@ -65,10 +65,15 @@ def test_a_process_is_as_old_as_its_oldest_part_and_uses_what_all_parts_use() ->
     together = MetricsSum()
     line = "# TYPE {0} {1}\n{0} {2}\n"
     for worker, (since, octets) in enumerate([(100, 30), (90, 12)]):
-        parts = [("process_start_time_seconds", "gauge", since), ("process_resident_memory_bytes", "gauge", octets)]
+        parts = [
+            ("process_start_time_seconds", "gauge", since),
+            ("process_resident_memory_bytes", "gauge", octets),
+            ("gateway_tls_certificate_expires_seconds", "gauge", since),
+        ]
         together.note(worker, "".join(line.format(*part) for part in parts))
     found = values(together)
     assert (found["process_start_time_seconds"], found["process_resident_memory_bytes"]) == (90, 42)
+    assert found["gateway_tls_certificate_expires_seconds"] == 90
 
 
 def test_what_the_supervisor_knows_besides_stands_with_it() -> None:
