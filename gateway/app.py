@@ -231,8 +231,8 @@ def misfits(settings: Settings, served: Mapping[str, Plane]) -> list[str]:
             and not _asks_for_certificates(settings, listener)
         ]
         problems += [
-            f"{plane.source}: the caller {name!r} has 'sender: dpop', and each of several processes would take a proof "
-            "once: set GATEWAY_WORKERS=1."
+            f"{plane.source}: the caller {name!r} has 'sender: dpop', whose nonces and proofs each process keeps for "
+            "itself: set GATEWAY_WORKERS=1."
             for name, trust in plane.callers.items()
             if settings.workers > 1 and isinstance(trust, AccessTokenIssuer) and trust.sender == DPOP
         ]

@@ -118,7 +118,7 @@ def test_tokens_for_certificates_need_a_listener_that_asks_for_them(tmp_path: Pa
     assert problems(settings_of(tmp_path), proofs) == []
     several = settings_of(tmp_path, WORKERS="2", LEDGER="unix:/run/valkey.sock")
     sentence = (
-        "0.yaml: the caller 'corp' has 'sender: dpop', and each of several processes would take a proof once: "
+        "0.yaml: the caller 'corp' has 'sender: dpop', whose nonces and proofs each process keeps for itself: "
         "set GATEWAY_WORKERS=1."
     )
     assert problems(several, proofs) == [sentence]

@@ -35,7 +35,9 @@ class WriteTurns:
 
     @classmethod
     def new(cls) -> Self:
-        """Make the file, which has no name."""
+        """Make the file, which has no name, and on Linux no disk either."""
+        if hasattr(os, "memfd_create"):
+            return cls(os.memfd_create("write-turns"))
         with tempfile.TemporaryFile() as file:
             return cls(os.dup(file.fileno()))
 
