@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from socket import socket
 
+    from gateway.crew import Slot
     from gateway.settings import Settings
 
 _log = structlog.get_logger("gateway.supervisor")
@@ -124,23 +125,15 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         crew = self.crew
         first, *others = crew.slots
-        unusable: Unusable | None = None
         async with asyncio.TaskGroup() as group:
             # Alone: what is wrong is said once, and engines are warm for the others.
             lives = [group.create_task(crew.keep(first, group))]
-            helping: list[asyncio.Task[None]] = [group.create_task(self._hurry())]
-            problems = await first.tried
-            if problems:
-                unusable = Unusable("\n".join(problems))
-            else:
-                try:
-                    for listener in self._ops:
-                        await listener.open()
-                        helping.append(group.create_task(listener.main_loop()))
-                except Unusable as error:
-                    unusable = error
+            helping = [group.create_task(self._hurry())]
+            unusable = await self._opened(first)
+            told = crew.stop.is_set()  # then a worker may have ended before it served
             if unusable is None:
                 lives += [group.create_task(crew.keep(slot, group)) for slot in others]
+                helping += [group.create_task(listener.main_loop()) for listener in self._ops]
                 listening(self._settings)
                 looking = [group.create_task(self._watch()), group.create_task(self._poll())]
                 await crew.stop.wait()
@@ -150,10 +143,22 @@ class Supervisor:
             for task in helping:
                 task.cancel()
         await asyncio.gather(*(listener.close() for listener in self._ops if listener.started))
-        if unusable is not None:
+        if unusable is not None and not told:
             raise unusable
         if crew.gave_up:
             raise NoWorkerStaysUp("No worker stays up: the lines above say how each of them ended.")
+
+    async def _opened(self, first: Slot) -> Unusable | None:
+        """Wait until a worker serves, and let operators in; give what is against it."""
+        problems = await first.tried
+        if problems:
+            return Unusable("\n".join(problems))
+        try:
+            for listener in self._ops:
+                await listener.open()
+        except Unusable as error:
+            return error
+        return None
 
     def stop(self) -> None:
         """Stop; told twice, do not wait for what is under way."""

@@ -80,8 +80,7 @@ class Worker:
             async with opened(settings, planes, given, WriteTurns(facts["turns"])) as process:
                 self._settings, self._process = settings, process
                 loop = asyncio.get_running_loop()
-                for stop in (signal.SIGTERM, signal.SIGINT):
-                    loop.add_signal_handler(stop, process.stop)  # also when the supervisor gets the same one
+                loop.add_signal_handler(signal.SIGTERM, process.stop)  # also when the supervisor gets one
                 self._begun.set_result({})
                 await process.run(_watch(process))
 
@@ -138,7 +137,9 @@ async def _work(end: socket.socket) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     """Be a worker. Give the exit status."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the supervisor reloads for all
+    # A terminal sends them to all: the supervisor reloads and stops for all.
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
     end = socket.socket(fileno=int(arguments[0]))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_work(end))

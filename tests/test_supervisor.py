@@ -54,6 +54,21 @@ async def test_a_worker_that_does_not_come_to_its_end_is_ended(
     assert not [line for line in said if line["event"] == "worker ended"], "it was told to"
 
 
+async def test_told_to_stop_before_anybody_serves_it_ends_well(
+    tmp_path: Path, bound: socket.socket, said: Said
+) -> None:
+    async with supervised(tmp_path, bound, Times()) as (supervisor, running):
+        async with asyncio.timeout(PATIENCE_S):
+            while supervisor.crew.slots[0].worker is None:
+                await asyncio.sleep(0)
+        worker = supervisor.crew.slots[0].worker
+        assert worker is not None
+        supervisor.stop()
+        worker.kill()  # as a service's supervisor does that signals all processes
+        await running
+    assert not [line for line in said if line["event"] == "listening"]
+
+
 def test_a_configuration_that_does_not_hold_is_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     environ = environment(tmp_path, "http://127.0.0.1:9", WORKERS="2", LEDGER="valkey://127.0.0.1:9")
     assert supervise(load_settings(environ), environ) == 2
