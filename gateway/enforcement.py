@@ -239,10 +239,11 @@ class Enforcement(Generic[InboundT]):
             dialect,
             self._deadlines[endpoint.name],
             [*_lines(record.id), *ruling.lines],
-            hides_usage=ruling.hides_usage,
-            rank=RANKS[grant.client.limit.priority],
-            model=permit.model.served_as,
-            mark=mark(grant.client.name, call.fields),
+            None,
+            permit.model.served_as,
+            mark(grant.client.name, call.fields),
+            ruling.hides_usage,
+            RANKS[grant.client.limit.priority],
         )
         if spool is not None and isinstance(dialect, FormBody):
             request.body, request.upload = written(dialect, call, permit.changes, spool, ports.new_id())

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import jiter
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -37,7 +39,10 @@ def count(value: Any) -> int | None:  # noqa: ANN401  (any JSON value)
 
 def _object(text: bytes) -> dict[str, Any] | None:
     try:
-        value, _ = _decoder.raw_decode(text.decode("utf-8", "replace").lstrip())
-    except (ValueError, RecursionError):
-        return None
+        value = jiter.from_json(text[: text.find(b"}") + 1])  # if no other object is in it, as mostly, that is all
+    except ValueError:
+        try:
+            value, _ = _decoder.raw_decode(text.decode("utf-8", "replace").lstrip())
+        except (ValueError, RecursionError):
+            return None
     return value if isinstance(value, dict) else None

@@ -64,9 +64,10 @@ class _Precedent:
         try:
             for name, value in said.items():
                 rules.checks[name](value, inspection)
-            for caps in (rules.said_caps, model.caps if model is not None else ()):
-                if caps:
-                    apply_caps(Draft(said), caps)
+            if rules.said_caps:
+                apply_caps(Draft(said), rules.said_caps)
+            if model is not None and model.caps:
+                apply_caps(Draft(said), model.caps)
         except Malformed:
             inspection.dropped.clear()
             return False  # which of several faults comes first is for the judge to say
@@ -105,7 +106,7 @@ class Court:
         wish = usage_wish(dialect, call, permit)
         changes = (*permit.changes, *wish)
         ruling = Ruling(permit, *told(permit.changes), hides_usage=bool(wish))
-        if written is None or len(written) > LONGEST or _change_what_is_said(changes, said):
+        if written is None or len(written) > LONGEST or _change_any(changes, said):
             return ruling, dialect.write(call, changes)
         # What is said closes the body, the first time as any other.
         opening = dialect.write(Call(beside), changes)[:-1] + b","
@@ -116,5 +117,9 @@ class Court:
         return ruling, opening + strict_json.dumps(said)[1:]
 
 
-def _change_what_is_said(changes: Iterable[Change], said: Container[str]) -> bool:
-    return any(change.field.partition(".")[0] in said for change in changes)
+def _change_any(changes: Iterable[Change], fields: Container[str]) -> bool:
+    for change in changes:
+        field_name, _, _ = change.field.partition(".")
+        if field_name in fields:
+            return True
+    return False

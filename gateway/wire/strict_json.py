@@ -8,15 +8,21 @@ Neither knows what a body means.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jiter
 import orjson
 
 from gateway.reasons import Malformed, Reason
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 # Deeper than any JSON Schema seen in tools, and far below the recursion of every reader behind us.
 DEEPEST = 100
+
+dumps: Callable[[Any], bytes] = orjson.dumps
+"""Writes what ``loads`` accepted, or what was built from it."""
 
 _LEAST_INTEGER = -(2**63)
 _GREATEST_INTEGER = 2**64 - 1
@@ -42,11 +48,6 @@ def loads_value(data: bytes) -> Any:  # noqa: ANN401  (JSON has no narrower type
     else:
         _check((value,), 0)
     return value
-
-
-def dumps(value: Any) -> bytes:  # noqa: ANN401
-    """Write what ``loads`` accepted, or what was built from it."""
-    return orjson.dumps(value)
 
 
 def _check(container: Any, depth: int) -> None:  # noqa: ANN401
