@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import jiter
+import orjson
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,11 +38,16 @@ def count(value: Any) -> int | None:  # noqa: ANN401  (any JSON value)
 
 
 def _object(text: bytes) -> dict[str, Any] | None:
-    try:
-        value = jiter.from_json(text[: text.find(b"}") + 1])  # if no other object is in it, as mostly, that is all
-    except ValueError:
+    end = text.find(b"}") + 1
+    if text[:1] == b"{" and text.find(b"{", 1, end) == -1:  # as nearly always: no object in the object
         try:
-            value, _ = _decoder.raw_decode(text.decode("utf-8", "replace").lstrip())
-        except (ValueError, RecursionError):
-            return None
+            value = orjson.loads(text[:end])
+        except orjson.JSONDecodeError:
+            pass  # there is a brace in a text of it, or it is cut off
+        else:
+            return value if isinstance(value, dict) else None
+    try:
+        value, _ = _decoder.raw_decode(text.decode("utf-8", "replace").lstrip())
+    except (ValueError, RecursionError):
+        return None
     return value if isinstance(value, dict) else None

@@ -28,11 +28,9 @@ AUTHORIZATION = "authorization"
 X_API_KEY = "x-api-key"
 ACCESS_ASSERTION = "cf-access-jwt-assertion"
 
-# A look at the class of an enumeration costs ten times as much.
-_ACCESS_TOKEN = CredentialKind.ACCESS_TOKEN
-
 # RFC 6750 §2.1  b64token = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=" ; one SP before it
 _B64TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
+_ACCESS_TOKEN = CredentialKind.ACCESS_TOKEN  # looked up once: nearly every request brings one
 # RFC 9110 §11.1  auth-scheme = token
 _SCHEME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]*")
 
@@ -118,10 +116,7 @@ class CredentialReader:
             raise Malformed(Reason.CREDENTIAL_MISSING, hint)
         if self._takes_proofs and fields.authorization[:5].lower() == b"dpop ":
             return self._with_proof(_text(fields.authorization[5:]), fields.dpop)
-        text = _bearer_text(fields.authorization)
-        if compact_jws.is_signed(text):
-            return tuple.__new__(Credential, (_ACCESS_TOKEN, text, AUTHORIZATION, None, None, None, None))
-        return self._opaque(text)
+        return self._bearer(_bearer_text(fields.authorization))
 
     @staticmethod
     def _with_proof(text: str, proof: bytes | None) -> Credential:
@@ -130,7 +125,7 @@ class CredentialReader:
             raise invalid("the DPoP scheme is not followed by a signed token")
         if not proof:
             raise invalid("the token came without a proof")
-        return Credential(_ACCESS_TOKEN, text, AUTHORIZATION, proof=_text(proof))
+        return Credential(CredentialKind.ACCESS_TOKEN, text, AUTHORIZATION, proof=_text(proof))
 
     def _refuse_second(self, fields: CredentialFields, key: bytes | None, assertion: bytes | None) -> None:
         """Refuse a request that could mean two parties: "whichever validates" is how one borrows another's rights."""
@@ -147,8 +142,10 @@ class CredentialReader:
         if len(sent) > 1:
             raise _ambiguous(f"{' and '.join(sent)} each carry a credential")
 
-    def _opaque(self, text: str) -> Credential:
-        """Tell the kind of a bearer credential that is no signed token, by its form."""
+    def _bearer(self, text: str) -> Credential:
+        """Tell the kind of a bearer credential by its form."""
+        if compact_jws.is_signed(text):
+            return Credential(_ACCESS_TOKEN, text, AUTHORIZATION)
         if _B64TOKEN.fullmatch(text) is None:
             raise invalid("the credential is not a b64token")
         key = self._key(text, AUTHORIZATION)
