@@ -105,7 +105,7 @@ class Court:
         dialect = DIALECTS[endpoint.dialect]
         wish = usage_wish(dialect, call, permit)
         changes = (*permit.changes, *wish)
-        ruling = Ruling(permit, *told(permit.changes), hides_usage=bool(wish))
+        ruling = Ruling(permit, *told(permit.changes), bool(wish))
         if written is None or len(written) > LONGEST or _change_any(changes, said):
             return ruling, dialect.write(call, changes)
         # What is said closes the body, the first time as any other.
