@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -17,7 +18,7 @@ from gateway.crew import Times
 from gateway.settings import load_settings
 from gateway.supervisor import supervise
 from tests.small_house import environment
-from tests.supervised import Said, supervised
+from tests.supervised import PATIENCE_S, Said, supervised
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -58,11 +59,11 @@ async def test_told_to_stop_before_anybody_serves_it_ends_well(
     tmp_path: Path, bound: socket.socket, said: Said
 ) -> None:
     async with supervised(tmp_path, bound, Times()) as (supervisor, running):
+        worker = None
         async with asyncio.timeout(PATIENCE_S):
-            while supervisor.crew.slots[0].worker is None:
-                await asyncio.sleep(0)
-        worker = supervisor.crew.slots[0].worker
-        assert worker is not None
+            while worker is None:
+                await asyncio.sleep(0.01)
+                worker = supervisor.crew.slots[0].worker
         supervisor.stop()
         worker.kill()  # as a service's supervisor does that signals all processes
         await running
