@@ -50,14 +50,6 @@ class Reply:
 
 
 class Ask(Protocol):
-    """The way to one origin."""
+    """The way to one origin; a body is JSON, and the whole answer must come within a time in seconds."""
 
-    async def __call__(  # noqa: D102  (the class tells it)
-        self,
-        method: str,
-        target: str,
-        *,
-        within_s: float,
-        fields: Mapping[str, str] | None = None,
-        body: bytes = b"",
-    ) -> Reply: ...
+    async def __call__(self, method: str, target: str, *, within_s: float, body: bytes = b"") -> Reply: ...  # noqa: D102  (the class tells it)

@@ -21,7 +21,6 @@ from gateway.reasons import Malformed
 from gateway.wire.http1 import ResponseReader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from gateway.addresses import EngineAddress, Tcp
@@ -63,9 +62,7 @@ class Inquirer:
             tls = ssl.create_default_context()
         return cls(address.where, address.host_field, tls=tls if address.tls else None, bearer=bearer)
 
-    async def __call__(
-        self, method: str, target: str, *, within_s: float, fields: Mapping[str, str] | None = None, body: bytes = b""
-    ) -> Reply:
+    async def __call__(self, method: str, target: str, *, within_s: float, body: bytes = b"") -> Reply:
         """Ask; the answer must be whole within a time in seconds."""
         began = perf_counter()
         connecting = True
@@ -75,7 +72,7 @@ class Inquirer:
                     reader, writer = await self._open()
                 connecting = False
                 try:
-                    writer.write(self._head(method, target, fields or {}, len(body)) + body)
+                    writer.write(self._head(method, target, len(body)) + body)
                     status, said, content = await _read(reader)
                 finally:
                     writer.transport.abort()
@@ -93,13 +90,12 @@ class Inquirer:
             return await asyncio.open_connection(where.host, where.port)
         return await asyncio.open_connection(where.host, where.port, ssl=self._tls, server_hostname=name)
 
-    def _head(self, method: str, target: str, fields: Mapping[str, str], length: int) -> bytes:
+    def _head(self, method: str, target: str, length: int) -> bytes:
         lines = [f"{method} {target} HTTP/1.1", f"host: {self._host}", f"user-agent: {_AGENT}", "accept: */*"]
-        lines += [f"{name}: {value}" for name, value in fields.items()]
         if self._bearer is not None:
             lines.append(f"authorization: Bearer {self._bearer}")
         if length:
-            lines.append(f"content-length: {length}")
+            lines += ["content-type: application/json", f"content-length: {length}"]
         return "\r\n".join([*lines, "accept-encoding: identity", "connection: close", "", ""]).encode("latin-1")
 
 

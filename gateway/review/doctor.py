@@ -17,7 +17,7 @@ from gateway.review.engine_round import engine_round
 from gateway.review.gateway_round import gateway_round, tunnel_round
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from gateway.identity.issuer import CallerTrust
     from gateway.review.surroundings import IssuerAt, Surroundings
@@ -29,10 +29,14 @@ async def examine(site: Surroundings, tell: Tell) -> None:
     """Look at everything; ``tell`` is called with each finding."""
     for finding in configuration(site):
         tell(finding)
+    broken: set[str] = set()
     for caller, trust in _trusted(site).items():
-        await _issuer(site, site.issuers[caller], trust, tell)
-    await engine_round(site, tell)
-    answering = await gateway_round(site, tell)
+        async for finding in _issuer(site, site.issuers[caller], trust):
+            tell(finding)
+            if finding.verdict is Verdict.BROKEN:
+                broken.add(caller)
+    broken |= await engine_round(site, tell)
+    answering = await gateway_round(site, broken, tell)
     await _ledger(site, tell)
     await tunnel_round(site, answering, tell)
 
@@ -47,25 +51,25 @@ def _trusted(site: Surroundings) -> Mapping[str, CallerTrust]:
     return found
 
 
-async def _issuer(site: Surroundings, at: IssuerAt, trust: CallerTrust, tell: Tell) -> None:
+async def _issuer(site: Surroundings, at: IssuerAt, trust: CallerTrust) -> AsyncIterator[Finding]:
     """Look at one issuer by the way that the gateway itself goes."""
     if isinstance(trust, IntrospectionIssuer):
         subject = issuer_findings.subject_of(trust.caller, trust.issuer)
         try:
-            tell(issuer_findings.introspected(subject, at.variable, await at.ask.introspect()))
+            yield issuer_findings.introspected(subject, at.variable, await at.ask.introspect())
         except Unavailable as failure:
-            tell(issuer_findings.no_introspection(subject, at.variable, failure))
+            yield issuer_findings.no_introspection(subject, at.variable, failure)
     elif isinstance(trust, AccessTokenIssuer | CloudflareAccess):
         subject = issuer_findings.subject_of(trust.caller, trust.issuer)
         try:
             found = await at.ask.key_set()
         except Unavailable as failure:
-            tell(issuer_findings.unavailable(subject, at.variable, failure))
+            yield issuer_findings.unavailable(subject, at.variable, failure)
             return
         for finding in issuer_findings.keys(subject, trust, found):
-            tell(finding)
+            yield finding
         for finding in issuer_findings.clock(subject, trust, await at.ask.look(), site.now()):
-            tell(finding)
+            yield finding
 
 
 async def _ledger(site: Surroundings, tell: Tell) -> None:

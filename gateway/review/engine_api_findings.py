@@ -67,16 +67,24 @@ def names(
             do = f"start vLLM with {flag}, or write the name that it serves as served_as of {model.alias!r}"
             yield _found(verdict, subject, saw, do)
             continue
-        if model.alias != model.served_as:
-            saw = f"answers to {model.alias!r} will name {model.served_as!r} as their model, which some clients mind"
-            do = f"serve it under its alias: --served-model-name {model.alias}, and served_as: {model.alias}"
-            yield _found(Verdict.WARNING, subject, saw, do)
         if entry.max_model_len is not None and (model.most_tokens or 0) >= entry.max_model_len:
             saw = (
                 f"has a context of {entry.max_model_len} tokens, and {model.alias!r} has most_tokens: "
                 f"{model.most_tokens}: who names no max_tokens is refused by the engine"
             )
             do = f"lower most_tokens of {model.alias!r}, or raise --max-model-len"
+            yield _found(Verdict.WARNING, subject, saw, do)
+
+
+def aliases(subject: str, wanted: Sequence[Model], served: Mapping[str, ServedModel]) -> Iterator[Finding]:
+    """Recommend that a model is served under the name by which callers ask: answers keep the engine's name."""
+    named: dict[str, list[str]] = {}
+    for model in wanted:
+        named.setdefault(model.served_as, []).append(model.alias)
+    for name, asked in named.items():
+        if name in served and name not in asked:
+            saw = f"answers to callers of {' and '.join(map(repr, asked))} name {name!r} as their model"
+            do = f"some clients mind; serve it under its alias: --served-model-name {asked[0]}, served_as: {asked[0]}"
             yield _found(Verdict.WARNING, subject, saw, do)
 
 

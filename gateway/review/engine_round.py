@@ -17,7 +17,7 @@ from gateway.review import engine_findings, load_findings, model_findings
 from gateway.review.diagnosis import Finding, Layer, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from gateway.dialects.openai_models import ServedModel
     from gateway.policy.model import Model
@@ -33,141 +33,144 @@ _OK = 200
 
 @dataclass(slots=True)
 class _Patient:
-    """One replica. ``broken``: the layer at which it is not worth asking further."""
+    """One replica. ``broken``: the layer behind which nothing is asked; ``ill``: something of it is broken."""
 
     engine: str
     at: EngineAt
     replica: ReplicaAt
+    tell: Tell
     version: Reply = field(default_factory=Reply)
     served: Mapping[str, ServedModel] = field(default_factory=dict)
     load: Load | None = None
     broken: Layer | None = None
+    ill: bool = False
 
     @property
     def subject(self) -> str:
         return f"{self.engine} at {self.replica.name}"
 
-    def behind(self, layer: Layer) -> Finding:
-        return Finding(layer, Verdict.NOT_TRIED, self.subject, f"behind the broken {self.broken}")
+    def say(self, *findings: Finding) -> None:
+        for finding in findings:
+            self.ill |= finding.verdict is Verdict.BROKEN
+            self.tell(finding)
+
+    def not_tried(self, layer: Layer, why: str = "", about: str = "") -> None:
+        self.tell(
+            Finding(layer, Verdict.NOT_TRIED, f"{about}{self.subject}", why or f"behind the broken {self.broken}")
+        )
 
 
-async def engine_round(site: Surroundings, tell: Tell) -> None:
-    """Look at all engines."""
+async def engine_round(site: Surroundings, tell: Tell) -> frozenset[str]:
+    """Look at all engines. Gives the names of those of which something is broken."""
     used = dict.fromkeys(model.engine for plane in site.planes for model in plane.models.values())
-    patients = [_Patient(name, site.engines[name], replica) for name in used for replica in site.engines[name].replicas]
+    engines = [(name, site.engines[name]) for name in used]
+    patients = [_Patient(name, at, replica, tell) for name, at in engines for replica in at.replicas]
     for patient in patients:
-        await _process(site, patient, tell)
+        await _process(site, patient)
     for patient in patients:
-        await _list(site, patient, tell)
+        await _list(site, patient)
     for patient in patients:
-        await _api(site, patient, [other.served for other in patients if other.engine == patient.engine], tell)
+        served = [name for other in patients if other.engine == patient.engine for name in other.served]
+        await _api(site, patient, frozenset(served))
     asked, trials = warm_ups(site.planes), thinking_trials(site.planes)
     for patient in patients:
-        await _models(site, patient, asked, trials, tell)
+        await _models(site, patient, [one for one in asked if one.engine == patient.engine], trials)
     for patient in patients:
-        if patient.broken in {Layer.ENGINE, Layer.ENGINE_API}:
-            tell(patient.behind(Layer.GPU))
+        if patient.broken is None:
+            patient.say(load_findings.load(patient.subject, patient.load))
         else:
-            tell(load_findings.load(patient.subject, patient.load))
+            patient.not_tried(Layer.GPU)
     for finding in load_findings.gpus(await site.gpus()):
         tell(finding)
+    return frozenset(patient.engine for patient in patients if patient.ill)
 
 
-async def _process(site: Surroundings, patient: _Patient, tell: Tell) -> None:
-    health = await patient.replica.ask("GET", "/health", within_s=site.look_s)
-    finding = engine_findings.process(patient.subject, patient.at.variable, health)
-    tell(finding)
-    if finding.verdict is Verdict.BROKEN:
+async def _process(site: Surroundings, patient: _Patient) -> None:
+    replica, within_s = patient.replica, site.look_s
+    health = await replica.ask("GET", "/health", within_s=within_s)
+    patient.say(engine_findings.process(patient.subject, patient.at.variable, health))
+    if patient.ill:
         patient.broken = Layer.ENGINE
         return
-    patient.version = await patient.replica.ask_keyless("GET", "/version", within_s=site.look_s)
-    if not patient.replica.loopback:
-        for finding in engine_findings.over_a_network(patient.subject, patient.version):
-            tell(finding)
-    elsewhere = {
-        address: await ask("GET", "/version", within_s=site.look_s)
-        for address, ask in patient.replica.elsewhere.items()
-    }
-    for finding in engine_findings.beside_the_gateway(patient.subject, elsewhere):
-        tell(finding)
+    patient.version = await replica.ask_keyless("GET", "/version", within_s=within_s)
+    if not replica.loopback:
+        patient.say(*engine_findings.over_a_network(patient.subject, patient.version))
+    others = {where: await ask("GET", "/version", within_s=within_s) for where, ask in replica.elsewhere.items()}
+    patient.say(*engine_findings.beside_the_gateway(patient.subject, others))
 
 
-async def _list(site: Surroundings, patient: _Patient, tell: Tell) -> None:
+async def _list(site: Surroundings, patient: _Patient) -> None:
     """Learn what a replica serves."""
     if patient.broken is not None:
-        tell(patient.behind(Layer.ENGINE_API))
+        patient.not_tried(Layer.ENGINE_API)
         return
     listed = await patient.replica.ask("GET", "/v1/models", within_s=site.look_s)
-    has_key = patient.at.has_key
-    problem, patient.served = api.models(patient.subject, patient.at.variable, listed, has_key=has_key)
+    at = patient.at
+    problem, patient.served = api.models(patient.subject, at.variable, listed, has_key=at.has_key)
     if problem is not None:
-        tell(problem)
+        patient.say(problem)
         patient.broken = Layer.ENGINE_API
 
 
-async def _api(site: Surroundings, patient: _Patient, listed: Iterable[Mapping[str, ServedModel]], tell: Tell) -> None:
-    """Look at what a replica says of itself; ``listed``: what all replicas of its engine serve."""
+async def _api(site: Surroundings, patient: _Patient, everywhere: frozenset[str]) -> None:
+    """Look at what a replica says of itself; ``everywhere``: what all replicas of its engine serve."""
     if patient.broken is not None:
         return
-    replica, within_s = patient.replica, site.look_s
-    tell(api.version(patient.subject, patient.version, patient.served))
-    everywhere = frozenset(name for served in listed for name in served)
-    for finding in api.names(patient.subject, _wanted(site, patient.engine), patient.served, everywhere):
-        tell(finding)
-    sleeping = await replica.ask_keyless("GET", "/is_sleeping", within_s=within_s)
-    adapters = await replica.ask_keyless("GET", "/adapters", within_s=within_s)
-    keyless = await replica.ask_keyless("GET", "/v1/models", within_s=within_s)
-    for finding in api.open_doors(
-        patient.subject, patient.at.variable, keyless=keyless, sleeping=sleeping, adapters=adapters
-    ):
-        tell(finding)
+    ask, within_s, subject = patient.replica.ask_keyless, site.look_s, patient.subject
+    wanted = _wanted(site, patient.engine)
+    patient.say(api.version(subject, patient.version, patient.served))
+    patient.say(*api.names(subject, wanted, patient.served, everywhere))
+    patient.say(*api.aliases(subject, wanted, patient.served))
+    keyless = await ask("GET", "/v1/models", within_s=within_s)
+    sleeping = await ask("GET", "/is_sleeping", within_s=within_s)
+    adapters = await ask("GET", "/adapters", within_s=within_s)
+    doors = api.open_doors(subject, patient.at.variable, keyless=keyless, sleeping=sleeping, adapters=adapters)
+    patient.say(*doors)
     hosts = api.media_hosts(site.planes, patient.engine)
     if hosts:
         info = None
-        if sleeping.status == _OK:  # the first time it collects facts about the host, which takes a while
-            info = await replica.ask_keyless("GET", "/server_info?config_format=json", within_s=site.within_s)
-        tell(api.media(patient.subject, hosts, info))
-    patient.load = load_findings.load_of(await replica.ask_keyless("GET", "/metrics", within_s=within_s))
+        if sleeping.status == _OK:  # the first time it collects facts about its host, which takes a while
+            info = await ask("GET", "/server_info?config_format=json", within_s=site.within_s)
+        patient.say(api.media(subject, hosts, info))
+    patient.load = load_findings.load_of(await ask("GET", "/metrics", within_s=within_s))
 
 
 async def _models(
-    site: Surroundings, patient: _Patient, asked: Sequence[WarmUp], trials: Sequence[ThinkingTrial], tell: Tell
+    site: Surroundings, patient: _Patient, asked: Sequence[WarmUp], trials: Sequence[ThinkingTrial]
 ) -> None:
     """Ask each model of a replica as callers will."""
     if patient.broken is not None:
-        tell(patient.behind(Layer.MODEL))
+        patient.not_tried(Layer.MODEL)
         return
     if patient.load is not None and patient.load.asleep:
-        tell(model_findings.asleep(patient.subject))
+        patient.say(model_findings.asleep(patient.subject))
         return
     hangs = False
-    for warm_up in [one for one in asked if one.engine == patient.engine]:
-        subject = f"{warm_up.served_as} on {patient.subject}"
+    for warm_up in asked:
+        about = f"{warm_up.served_as} on "
         if warm_up.served_as not in patient.served:
-            saw = "not served by this replica"
-            tell(Finding(Layer.MODEL, Verdict.NOT_TRIED, subject, saw))
+            patient.not_tried(Layer.MODEL, "this replica does not serve it", about)
         elif hangs:
-            tell(Finding(Layer.MODEL, Verdict.NOT_TRIED, subject, "another model of this replica hangs"))
+            patient.not_tried(Layer.MODEL, "another model of this replica hangs", about)
         else:
             ask, within_s = patient.replica.ask, site.within_s
             reply = await ask(warm_up.method, warm_up.path, within_s=within_s, body=warm_up.alone)
-            tell(model_findings.answered(subject, reply))
+            patient.say(model_findings.answered(f"{about}{patient.subject}", reply))
             hangs = reply.failure is Failure.SILENT
             if reply.status == _OK:
-                await _thinking(site, patient, subject, [one for one in trials if _same(one, warm_up)], tell)
+                for trial in trials:
+                    if _same(trial, warm_up):
+                        await _thinking(site, patient, f"{about}{patient.subject}", trial)
 
 
-async def _thinking(
-    site: Surroundings, patient: _Patient, subject: str, trials: Iterable[ThinkingTrial], tell: Tell
-) -> None:
-    """Find out by each API whether a model thinks that should not."""
-    for trial in trials:
-        ask, within_s = patient.replica.ask, site.within_s
-        off = await ask(trial.method, trial.path, within_s=within_s, body=trial.off)
-        on = None
-        if trial.on is not None and off.status == _OK:
-            on = await ask(trial.method, trial.path, within_s=within_s, body=trial.on)
-        tell(model_findings.thinking(subject, trial, off, on))
+async def _thinking(site: Surroundings, patient: _Patient, subject: str, trial: ThinkingTrial) -> None:
+    """Find out by one API whether a model thinks that should not."""
+    ask, within_s = patient.replica.ask, site.within_s
+    off = await ask(trial.method, trial.path, within_s=within_s, body=trial.off)
+    on = None
+    if trial.on is not None and off.status == _OK:
+        on = await ask(trial.method, trial.path, within_s=within_s, body=trial.on)
+    patient.say(model_findings.thinking(subject, trial, off, on))
 
 
 def _same(trial: ThinkingTrial, warm_up: WarmUp) -> bool:

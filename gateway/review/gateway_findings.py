@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.inquiry import Failure
 from gateway.reasons import Reason
 from gateway.review.diagnosis import Finding, Layer, Verdict, told
-from gateway.review.json_reading import member, read
+from gateway.review.json_reading import items, member, read
 from gateway.review.model_findings import thought_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from gateway.inquiry import Reply
     from gateway.policy.model import Plane
@@ -85,8 +86,13 @@ def refusals(subject: str, replies: Mapping[tuple[str, str], Reply]) -> Iterator
         yield _found(Verdict.BROKEN, subject, f"{what}: {saw}", do)
 
 
-def readiness(subject: str, reply: Reply, planes: Iterable[Plane]) -> Iterator[Finding]:
-    """Read ``/readyz``: what the running process knows, against what was found here."""
+def readiness(
+    subject: str, reply: Reply, planes: Iterable[Plane], broken: AbstractSet[str] = frozenset()
+) -> Iterator[Finding]:
+    """Read ``/readyz``: what the running process knows, against what was found here.
+
+    ``broken``: callers and engines that are known to be broken, and so are not ready there either.
+    """
     value = read(reply.body)
     known = value.get("planes")
     if reply.failure is not None or reply.status not in {_OK, _UNAVAILABLE} or not isinstance(known, dict):
@@ -96,7 +102,7 @@ def readiness(subject: str, reply: Reply, planes: Iterable[Plane]) -> Iterator[F
         return
     if value.get("ready") is True:
         yield _found(Verdict.OK, subject, "is ready")
-    for problem in value.get("problems") or ():
+    for problem in items(value.get("problems")):
         yield _found(Verdict.BROKEN, subject, told(str(problem)), "see the ledger, or wait for the end of the drain")
     for plane in planes:
         told_of = known.get(plane.name)
@@ -108,7 +114,7 @@ def readiness(subject: str, reply: Reply, planes: Iterable[Plane]) -> Iterator[F
             saw = f"the running gateway has another text of the policy {plane.name!r} than {plane.source}"
             do = "its log says 'policies not reloaded' with the problems, or it reads other files"
             yield _found(Verdict.WARNING, subject, saw, do)
-        yield from _not_ready(subject, plane.name, told_of)
+        yield from _not_ready(subject, plane.name, told_of, broken)
 
 
 def visited(subject: str, plane: Plane, dialect: str, reply: Reply) -> Finding:
@@ -142,7 +148,7 @@ def _thinks_by_default(plane: Plane, dialect: str) -> bool:
     )
 
 
-def _not_ready(subject: str, plane: str, value: Mapping[str, Any]) -> Iterator[Finding]:
+def _not_ready(subject: str, plane: str, value: Mapping[str, Any], broken: AbstractSet[str]) -> Iterator[Finding]:
     """Name the callers and engines of a plane that the running gateway holds for not ready."""
     for kind, word, do in (
         (
@@ -158,7 +164,7 @@ def _not_ready(subject: str, plane: str, value: Mapping[str, Any]) -> Iterator[F
     ):
         parts = value.get(kind)
         for name, part in (parts if isinstance(parts, dict) else {}).items():
-            if member(part, "ready") is False:
+            if member(part, "ready") is False and name not in broken:
                 said = told(str(member(part, word)))
                 yield _found(
                     Verdict.BROKEN, subject, f"plane {plane}: {kind[:-1]} {told(name, 40)} is not ready: {said}", do

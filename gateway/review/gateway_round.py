@@ -13,11 +13,12 @@ from gateway.review import gateway_findings as findings
 from gateway.review import tunnel_findings
 from gateway.review.configuration_findings import behind_cloudflare, edge_deadlines
 from gateway.review.diagnosis import Finding, Layer, Verdict
-from gateway.review.json_reading import member, read
+from gateway.review.json_reading import items, member, read
 from gateway.wire import strict_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from gateway.inquiry import Ask, Reply
     from gateway.policy.model import Endpoint, Plane
@@ -27,13 +28,15 @@ if TYPE_CHECKING:
 
 TOKENS = 16
 _OUTSIDE = (("POST", "/invocations"), ("GET", "/metrics"))
-_JSON = {"content-type": "application/json"}
 _OK = 200
 _ASKABLE = ("openai-chat", "anthropic-messages", "openai-responses", "openai-embeddings")
 
 
-async def gateway_round(site: Surroundings, tell: Tell) -> frozenset[str]:
-    """Look at the gateway itself. Gives the names of the planes that can be asked."""
+async def gateway_round(site: Surroundings, broken: AbstractSet[str], tell: Tell) -> frozenset[str]:
+    """Look at the gateway itself. Gives the names of the planes that can be asked.
+
+    ``broken``: engines and callers of which that is known already, so that the gateway is not blamed for them.
+    """
     answering: set[str] = set()
     for plane in site.planes:
         if await _listener(site, plane, site.listeners[plane.listener], tell):
@@ -44,7 +47,7 @@ async def gateway_round(site: Surroundings, tell: Tell) -> frozenset[str]:
         tell(Finding(Layer.GATEWAY, Verdict.NOT_TRIED, "", saw, do))
     else:
         reply = await site.ops.ask("GET", "/readyz", within_s=site.look_s)
-        for finding in findings.readiness(f"ops at {site.ops.address}", reply, site.planes):
+        for finding in findings.readiness(f"ops at {site.ops.address}", reply, site.planes, broken):
             tell(finding)
     if site.visitor is not None:
         await _visit(site, site.visitor, answering, tell)
@@ -91,9 +94,7 @@ async def _listener(site: Surroundings, plane: Plane, at: ListenerAt, tell: Tell
 async def _each(ask: Ask, what: Sequence[tuple[str, str]], within_s: float) -> dict[tuple[str, str], Reply]:
     """Ask several things of nobody's; a POST has an empty object as its body."""
     return {
-        (method, target): await ask(
-            method, target, within_s=within_s, fields=_JSON, body=b"{}" if method == "POST" else b""
-        )
+        (method, target): await ask(method, target, within_s=within_s, body=b"{}" if method == "POST" else b"")
         for method, target in what
     }
 
@@ -111,13 +112,11 @@ async def _visit(site: Surroundings, visitor: Visitor, answering: set[str], tell
         tell(findings.visited(f"{subject}: GET /v1/models", plane, "openai-models", listed))
         if listed.status != _OK:
             return
-        entries = read(listed.body).get("data")
-        aliases = [name for entry in entries or () if (name := member(entry, "id")) in plane.models]
+        names = [member(entry, "id") for entry in items(read(listed.body).get("data"))]
+        aliases = [name for name in names if isinstance(name, str) and name in plane.models]
     for endpoint, body in _questions(plane, aliases):
         target = endpoint.path.decode("ascii")
-        reply = await visitor.ask(
-            endpoint.method, target, within_s=site.within_s, fields=_JSON, body=strict_json.dumps(body)
-        )
+        reply = await visitor.ask(endpoint.method, target, within_s=site.within_s, body=strict_json.dumps(body))
         about = f"{subject}: {endpoint.method} {target} ({body['model']})"
         tell(findings.visited(about, plane, endpoint.dialect, reply))
         return

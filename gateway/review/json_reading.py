@@ -19,6 +19,11 @@ def read(body: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def items(value: object) -> list[Any]:
+    """Give the items of a list, none for anything else."""
+    return value if isinstance(value, list) else []
+
+
 def member(value: object, *path: str | int) -> Any:  # noqa: ANN401  (a JSON value)
     """Give what stands at a path of names and positions; ``None`` where the path ends early."""
     for step in path:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gateway.engine.complaint import CORE_DIED, OUT_OF_MEMORY, complaint
 from gateway.inquiry import Failure
 from gateway.review.diagnosis import Finding, Layer, Verdict, told
-from gateway.review.json_reading import member, read
+from gateway.review.json_reading import items, member, read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,7 +114,7 @@ def thought_in(value: Mapping[str, Any], dialect: str) -> bool:
     if dialect == "anthropic-messages":
         found: Any = _joined(value.get("content"), "thinking", "thinking")
     elif dialect == "openai-responses":
-        reasoning = [item for item in _list(value.get("output")) if member(item, "type") == "reasoning"]
+        reasoning = [item for item in items(value.get("output")) if member(item, "type") == "reasoning"]
         found = [item for item in reasoning if member(item, "content") or member(item, "summary")]
     else:
         message = member(value, "choices", 0, "message")
@@ -141,19 +141,15 @@ def _text(value: Mapping[str, Any], dialect: str) -> str:
     if dialect == "anthropic-messages":
         return _joined(value.get("content"), "text", "text")
     if dialect == "openai-responses":
-        parts = [member(item, "content") for item in _list(value.get("output")) if member(item, "type") == "message"]
+        parts = [member(item, "content") for item in items(value.get("output")) if member(item, "type") == "message"]
         return "".join(_joined(part, "output_text", "text") for part in parts)
     content = member(value, "choices", 0, "message", "content")
     return content if isinstance(content, str) else ""
 
 
 def _joined(blocks: object, kind: str, name: str) -> str:
-    texts = (member(block, name) for block in _list(blocks) if member(block, "type") == kind)
+    texts = (member(block, name) for block in items(blocks) if member(block, "type") == kind)
     return "".join(text for text in texts if isinstance(text, str))
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
 
 
 def _prompt_tokens(value: Mapping[str, Any]) -> int | None:
