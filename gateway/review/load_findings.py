@@ -25,7 +25,7 @@ QUERY: Final = (
 _OK: Final = 200
 _FULL: Final = 0.95
 _HOT: Final = 90
-_SERIES = re.compile(r"^vllm:([a-z_]+)(?:\{([^}\n]*)\})? (\S+)$", re.MULTILINE)
+_SERIES = re.compile(r"^vllm:([a-z_]+)(?:\{([^}\n]*)\})? ([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]{1,2})?)$", re.MULTILINE)
 _COLUMNS: Final = len(QUERY.split(","))
 
 
@@ -46,10 +46,7 @@ def load_of(reply: Reply) -> Load | None:
     text = reply.body.decode("utf-8", "replace")
     found: dict[str, list[tuple[str, float]]] = {}
     for name, labels, value in _SERIES.findall(text):
-        try:
-            found.setdefault(name, []).append((labels, float(value)))
-        except ValueError:
-            continue
+        found.setdefault(name, []).append((labels, float(value)))
     if "num_requests_running" not in found:
         return None
     awake = [value for labels, value in found.get("engine_sleep_state", []) if 'sleep_state="awake"' in labels]

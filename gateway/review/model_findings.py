@@ -131,9 +131,7 @@ def _nothing_done(trial: ThinkingTrial, counts: str) -> str:
 
 
 def _other_switch(trial: ThinkingTrial) -> str:
-    return (
-        f"set thinking_switch of the model {trial.alias!r} to what its template knows (thinking, reasoning_effort, …)"
-    )
+    return f"set thinking_switch of {trial.alias!r} to what its template knows (thinking, reasoning_effort, …)"
 
 
 def _text(value: Mapping[str, Any], dialect: str) -> str:
