@@ -164,12 +164,12 @@ async def no_gpus() -> tuple[bool, str] | None:
 def surroundings(**changes: Any) -> Surroundings:  # noqa: ANN401  (whichever fields a test is about)
     """Give surroundings with one plane, its engines and its gateway, in which everything is well."""
     local = plane()
-    models = {alias: local.models[alias] for alias in ("local", "embed")}
+    models = {"local": local.models["local"], "embed": replace(local.models["embed"], served_as="embed")}
     served = replace(local, models=models)
     known: dict[str, Any] = {
         "planes": [served],
         "closed": [],
-        "engines": {"main": engine(Model("local")), "embedder": engine(Model("bge-m3"))},
+        "engines": {"main": engine(Model("local")), "embedder": engine(Model("embed"))},
         "issuers": {},
         "listeners": {served.listener: ListenerAt("127.0.0.1:8080", "GATEWAY_LISTENERS__PUBLIC", gateway())},
         "deadlines": Deadlines(100, 60, 600),
