@@ -187,7 +187,8 @@ def test_the_command_is_a_module_too_and_its_help_is_quick() -> None:
     code = "import sys; from gateway import cli; cli.parser().format_help(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split()
     assert not {name for name in loaded if name.startswith(("uvicorn", "pydantic", "yaml", "gateway."))} - {
-        "gateway.cli"
+        "gateway.cli",
+        "gateway.cli_inputs",
     }
     shown = subprocess.run([sys.executable, "-m", "gateway", "--version"], capture_output=True, check=True, text=True)
     assert shown.stdout == f"vllm-gateway {__version__}\n"

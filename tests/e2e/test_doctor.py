@@ -230,6 +230,19 @@ def test_thinking_14_a_template_without_the_switch_is_found_and_the_gateway_pass
     assert passed["reasoning"]
 
 
+def test_thinking_08_an_answer_that_is_all_thought_although_the_switch_is_heeded_is_the_parsers(
+    site: Site, ask: Ask
+) -> None:
+    site.engine.state.blind_parser = True
+    try:
+        said = ask()
+    finally:
+        site.engine.state.blind_parser = False
+    warned = said.one("model", "warning")
+    assert "the whole answer as thought although enable_thinking is off in the prompt" in warned["saw"]
+    assert "--reasoning-parser" in warned["do"]
+
+
 def test_a_switch_that_changes_nothing_in_the_prompt_is_told(site: Site, ask: Ask) -> None:
     site.engine.state.heeds_switch = False
     try:
