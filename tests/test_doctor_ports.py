@@ -28,6 +28,7 @@ PUBLIC = compile_plane(POLICY, "public.yaml")
 BOTH = [PUBLIC, compile_plane(INSIDE, "inside.yaml")]
 KEY = "engine-key"
 TOKEN = "a-token"
+NO_WISHES = Wishes()
 
 
 @pytest.fixture
@@ -37,13 +38,13 @@ def here() -> Iterator[Origin]:
 
 
 def made(
-    folder: Path, wishes: Wishes | None = None, engine: str = "http://127.0.0.1:9", **settings: str
+    folder: Path, wishes: Wishes = NO_WISHES, engine: str = "http://127.0.0.1:9", /, **settings: str
 ) -> Surroundings:
-    return surroundings(settings_of(folder, engine, **settings), [PUBLIC], wishes or Wishes())
+    return surroundings(settings_of(folder, engine, **settings), [PUBLIC], wishes)
 
 
 async def test_an_engine_is_asked_with_its_key_and_without(tmp_path: Path, here: Origin) -> None:
-    site = made(tmp_path, engine=here.url, ENGINES__MAIN__API_KEY=KEY)
+    site = made(tmp_path, NO_WISHES, here.url, ENGINES__MAIN__API_KEY=KEY)
     main = site.engines["main"]
     (replica,) = main.replicas
     assert (main.variable, main.has_key, replica.loopback) == ("GATEWAY_ENGINES__MAIN", True, True)
@@ -55,7 +56,7 @@ async def test_an_engine_is_asked_with_its_key_and_without(tmp_path: Path, here:
 
 def test_each_replica_has_a_way_of_its_own_and_only_one_on_loopback_is_looked_for_elsewhere(tmp_path: Path) -> None:
     urls = "http://127.0.0.1:8000,unix:/run/vllm.sock,https://gpu.example"
-    replicas = made(tmp_path, engine=urls).engines["main"].replicas
+    replicas = made(tmp_path, NO_WISHES, urls).engines["main"].replicas
     assert [one.name for one in replicas] == ["http://127.0.0.1:8000", "unix:/run/vllm.sock", "https://gpu.example:443"]
     assert [one.loopback for one in replicas] == [True, True, False]
     assert all(address.endswith(":8000") for address in replicas[0].elsewhere)
@@ -64,7 +65,7 @@ def test_each_replica_has_a_way_of_its_own_and_only_one_on_loopback_is_looked_fo
 
 def test_authorities_that_cannot_be_used_keep_serve_from_starting(tmp_path: Path) -> None:
     with pytest.raises(Misfit, match="GATEWAY_ENGINES__MAIN__CA_FILE cannot be read"):
-        made(tmp_path, engine="https://gpu.example", ENGINES__MAIN__CA_FILE=str(tmp_path / "none.pem"))
+        made(tmp_path, NO_WISHES, "https://gpu.example", ENGINES__MAIN__CA_FILE=str(tmp_path / "none.pem"))
     with pytest.raises(Misfit, match="GATEWAY_TLS__PUBLIC__CERT cannot be used"):
         made(tmp_path, TLS__PUBLIC__CERT=str(tmp_path / "none.pem"), TLS__PUBLIC__KEY=str(tmp_path / "none.key"))
 
@@ -158,7 +159,7 @@ def test_of_several_planes_one_must_be_named(tmp_path: Path) -> None:
 
 
 def test_a_plane_without_an_address_is_closed(tmp_path: Path) -> None:
-    site = surroundings(settings_of(tmp_path), BOTH, Wishes())
+    site = surroundings(settings_of(tmp_path), BOTH, NO_WISHES)
     assert [one.name for one in site.planes] == ["demo"]
     assert [one.name for one in site.closed] == ["inside"]
 
@@ -172,7 +173,7 @@ async def test_each_issuer_has_its_way_with_or_without_settings(tmp_path: Path) 
         settings = settings_of(
             tmp_path, ISSUERS__ASKED__CLIENT_ID="gateway", ISSUERS__ASKED__CLIENT_SECRET="the-secret"
         )
-        site = surroundings(settings, [one], Wishes())
+        site = surroundings(settings, [one], NO_WISHES)
         assert list(site.issuers) == ["asked", "corp", "edge"]
         assert site.issuers["corp"].variable == "GATEWAY_ISSUERS__CORP"
         assert (await site.issuers["corp"].ask.key_set()).keys

@@ -135,7 +135,7 @@ async def test_nobody_there_is_told_apart(tmp_path: Path) -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     (tmp_path / "file").touch()
-    ways = {
+    ways: dict[Failure, Tcp | Unix] = {
         Failure.REFUSED: Tcp("127.0.0.1", port),
         Failure.NO_SOCKET: Unix(str(tmp_path / "none")),
         Failure.NO_NAME: Tcp("no-such-host.invalid", 80),

@@ -76,8 +76,8 @@ def chat(content: str | None = "Hi", tokens: int = 20, **message: object) -> Rep
 class Model(Answers):
     """An engine that serves models: a chat's prompt is longer where its switch is off."""
 
-    def __init__(self, *names: str, length: int = 8192, **answers: Reply) -> None:
-        served = [{"id": name, "max_model_len": length} for name in names]
+    def __init__(self, *names: str, **answers: Reply) -> None:
+        served = [{"id": name, "max_model_len": 8192} for name in names]
         super().__init__(
             {
                 "GET /health": Reply(200),

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.identity.issuer import AccessTokenIssuer, ApiKeys, CloudflareAccess, IntrospectionIssuer
+from gateway.identity.issuer import AccessTokenIssuer, ApiKeys, CallerTrust, CloudflareAccess, IntrospectionIssuer
 from gateway.review.diagnosis import Layer
 from gateway.review.doctor import examine
 from gateway.review.surroundings import ListenerAt, Surroundings
@@ -18,8 +18,10 @@ EDGE = CloudflareAccess("edge", "example", "aud")
 def trusting(keys: Keys, asked: Keys | None = None) -> Surroundings:
     site = surroundings()
     (one,) = site.planes
-    callers = {"corp": CORP, "keys": ApiKeys("keys"), **({} if asked is None else {"asked": ASKED})}
-    issuers = {"corp": issuer(keys), **({} if asked is None else {"asked": issuer(asked)})}
+    callers: dict[str, CallerTrust] = {"corp": CORP, "keys": ApiKeys("keys")}
+    issuers = {"corp": issuer(keys)}
+    if asked is not None:
+        callers["asked"], issuers["asked"] = ASKED, issuer(asked)
     return replace(site, planes=[replace(one, callers=callers)], issuers=issuers)
 
 
