@@ -121,7 +121,7 @@ def _inside(settings: Settings, name: str, token: str | None = None) -> Inquirer
     """Lead to a listener of the settings, by a host name that it serves. Raises ``Misfit``."""
     address, hosts = settings.listeners[name], settings.hosts.get(name)
     host = hosts[0] if hosts else "localhost"
-    server_name = host.partition(":")[0] if hosts else None
+    server_name = host.partition(":")[0] if hosts and not host.startswith("[") else None
     if isinstance(address, Tcp):
         address = replace(address, host=_ANYWHERE.get(address.host, address.host))
         if name == OPS or settings.listeners[name].loopback:

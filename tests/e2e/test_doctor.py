@@ -354,9 +354,6 @@ def test_a_wait_is_a_number_of_seconds_within_reason(seconds: str, capsys: pytes
     [
         (Page(530, b"error code: 1033", RAY), "530 with 1033, a page of the edge, ray 8a1b-FRA: no tunnel", "http2"),
         (Page(502, b"<html>Bad gateway</html>", RAY), "502, a page of the edge", "'service' of its config"),
-        (Page(521, b"", RAY), "521, a page of the edge", "the DNS record must lead to the tunnel"),
-        (Page(522, b"", RAY), "522, a page of the edge", "past the tunnel"),
-        (Page(524, b"", RAY), "524, a page of the edge", "total: 95s"),
         (Page(403, b"<html>challenge</html>", RAY), "403, refused by the edge", "SDKs must not get a challenge"),
         (Page(200, b"hello"), "200, neither from the gateway", "who answers for this name?"),
     ],

@@ -19,6 +19,7 @@ from tests.simulators.signing import default_keys
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from gateway.inquiry import Ask
     from gateway.review.diagnosis import Finding
 
 NOW = 1_800_000_000.0
@@ -132,7 +133,7 @@ def gateway(**answers: Reply) -> Answers:
     return Answers({**refused, "GET /v1/models": ours(401, "credential-missing"), **answers})
 
 
-def engine(*replicas: Answers, has_key: bool = True, loopback: bool = True, elsewhere: Any = None) -> EngineAt:  # noqa: ANN401  (a mapping of ports)
+def engine(*replicas: Ask, has_key: bool = True, loopback: bool = True, elsewhere: Any = None) -> EngineAt:  # noqa: ANN401  (a mapping of ports)
     """Give an engine; who shows no key sees the same but the list of models."""
     found = [
         ReplicaAt(f"http://127.0.0.1:{8000 + number}", loopback, one, _keyless(one), elsewhere or {})
@@ -142,17 +143,17 @@ def engine(*replicas: Answers, has_key: bool = True, loopback: bool = True, else
 
 
 class _Keyless(Answers):
-    def __init__(self, keyed: Answers) -> None:
-        super().__init__(keyed.answers)
+    def __init__(self, keyed: Ask) -> None:
+        super().__init__(getattr(keyed, "answers", {}))
         self._keyed = keyed
 
     async def __call__(self, method: str, target: str, *, within_s: float, body: bytes = b"") -> Reply:
-        if target == "/v1/models" and "keyless" not in self._keyed.answers:
+        if target == "/v1/models" and self.answers:
             return Reply(401, {}, b'{"error":"Unauthorized"}')
         return await self._keyed(method, target, within_s=within_s, body=body)
 
 
-def _keyless(keyed: Answers) -> Answers:
+def _keyless(keyed: Ask) -> Ask:
     return _Keyless(keyed)
 
 
