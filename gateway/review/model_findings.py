@@ -1,8 +1,8 @@
 """What a model's first answers mean: whether it answers at all, and whether it thinks although it should not.
 
 Enters: replies to the warm-up and to a ``ThinkingTrial``. Leaves: findings of the layer ``model``. Thought is told by
-what the engine takes out for it and by a mark in the text; whether the template heeds the switch, by the count of the
-prompt. That no thought came in a few tokens is no proof that none would: it is said as what it is.
+what the engine takes out for it and by its mark before the text; whether the template heeds the switch, by the count
+of the prompt. That no thought came in a few tokens is no proof that none would: it is said as what it is.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def thinking(subject: str, trial: ThinkingTrial, off: Reply, on: Reply | None) -
 
 
 def thought_in(value: Mapping[str, Any], dialect: str) -> bool:
-    """Tell whether thought came back: taken out by the engine, counted by it, or with its mark in the text."""
+    """Tell whether thought came back: taken out by the engine, counted by it, or with its mark before the text."""
     if dialect == "anthropic-messages":
         found: Any = _joined(value.get("content"), "thinking", "thinking")
     elif dialect == "openai-responses":
@@ -121,7 +121,7 @@ def thought_in(value: Mapping[str, Any], dialect: str) -> bool:
         found = member(message, "reasoning") or member(message, "reasoning_content")
     details = ("completion_tokens_details", "output_tokens_details")
     counted = any(member(value, "usage", name, "reasoning_tokens") for name in details)
-    return bool(found) or counted or _MARK in _text(value, dialect)
+    return bool(found) or counted or _text(value, dialect).lstrip().startswith(_MARK)
 
 
 def _nothing_done(trial: ThinkingTrial, counts: str) -> str:

@@ -84,7 +84,7 @@ def test_a_switch_that_is_heeded_shows_in_the_length_of_the_prompt(trial: Thinki
     [
         (CHAT, chat(reasoning="Well")),
         (CHAT, chat(None, reasoning_content="Well")),
-        (CHAT, chat("<think>Well")),
+        (CHAT, chat("\n<think>Well")),
         (CHAT, reply({"usage": {"prompt_tokens": 20, "completion_tokens_details": {"reasoning_tokens": 3}}})),
         (MESSAGES, messages(("thinking", "Well"), ("text", "Hi"))),
         (MESSAGES, messages(("text", "<think>Well"))),
@@ -117,6 +117,10 @@ def test_a_switch_that_changes_nothing_is_warned_of_since_the_template_may_call_
         "/v1/chat/completions: enable_thinking changes nothing in the prompt (20 prompt tokens, 20 with it on)"
     )
     assert found.do.endswith("of one that cannot think, none")
+
+
+def test_a_mark_within_a_text_is_no_thought() -> None:
+    assert thinking("main", CHAT, chat("The tag <think> begins"), chat(tokens=14)).verdict is Verdict.OK
 
 
 def test_a_model_without_a_switch_is_looked_at_for_thought_alone() -> None:
