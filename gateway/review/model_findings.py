@@ -82,7 +82,7 @@ def thinking(subject: str, trial: ThinkingTrial, off: Reply, on: Reply | None) -
     without, with_it = _prompt_tokens(value), None if on is None else _prompt_tokens(read(on.body))
     heeded = without is not None and with_it is not None and without != with_it
     counts = f"{without} prompt tokens, {with_it} with it on"
-    if thought and heeded:
+    if thought and heeded and not _marked(text):
         return _found(
             Verdict.WARNING,
             subject,
@@ -95,7 +95,7 @@ def thinking(subject: str, trial: ThinkingTrial, off: Reply, on: Reply | None) -
         return _found(
             Verdict.WARNING,
             subject,
-            f"{trial.path} thinks although nobody asked it to: {_nothing_done(trial, counts)}",
+            f"{trial.path} thinks although nobody asked it to: {_in_vain(trial, counts, heeded=heeded)}",
             f"{_other_switch(trial)}; the gateway passes what it thinks on",
         )
     if trial.on is not None and without is not None and with_it is not None and not heeded:
@@ -121,13 +121,14 @@ def thought_in(value: Mapping[str, Any], dialect: str) -> bool:
         found = member(message, "reasoning") or member(message, "reasoning_content")
     details = ("completion_tokens_details", "output_tokens_details")
     counted = any(member(value, "usage", name, "reasoning_tokens") for name in details)
-    return bool(found) or counted or _text(value, dialect).lstrip().startswith(_MARK)
+    return bool(found) or counted or _marked(_text(value, dialect))
 
 
-def _nothing_done(trial: ThinkingTrial, counts: str) -> str:
+def _in_vain(trial: ThinkingTrial, counts: str, *, heeded: bool) -> str:
     if trial.on is None:
         return "thinking_switch says that there is no switch for it here"
-    return f"{trial.switch} does nothing to the prompt ({counts})"
+    effect = "is off in the prompt, in vain" if heeded else "does nothing to the prompt"
+    return f"{trial.switch} {effect} ({counts})"
 
 
 def _other_switch(trial: ThinkingTrial) -> str:
@@ -143,6 +144,10 @@ def _text(value: Mapping[str, Any], dialect: str) -> str:
         return "".join(_joined(part, "output_text", "text") for part in parts)
     content = member(value, "choices", 0, "message", "content")
     return content if isinstance(content, str) else ""
+
+
+def _marked(text: str) -> bool:
+    return text.lstrip().startswith(_MARK)
 
 
 def _joined(blocks: object, kind: str, name: str) -> str:

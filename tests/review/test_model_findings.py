@@ -119,6 +119,13 @@ def test_a_switch_that_changes_nothing_is_warned_of_since_the_template_may_call_
     assert found.do.endswith("of one that cannot think, none")
 
 
+def test_thought_in_the_text_itself_is_not_laid_to_the_parser() -> None:
+    found = thinking("main", CHAT, chat("<think>Well"), chat(tokens=14))
+    assert found.verdict is Verdict.WARNING
+    assert "enable_thinking is off in the prompt, in vain (20 prompt tokens, 14 with it on)" in found.saw
+    assert "--reasoning-parser" not in found.do
+
+
 def test_a_mark_within_a_text_is_no_thought() -> None:
     assert thinking("main", CHAT, chat("The tag <think> begins"), chat(tokens=14)).verdict is Verdict.OK
 
