@@ -148,7 +148,7 @@ def _wishes(doctor: argparse.ArgumentParser) -> None:
     doctor.add_argument("--plane", metavar="PLANE", help="the plane that this is for, if there are several")
     doctor.add_argument("--gateway", metavar="URL", help="ask that plane at this origin, not at its listener's address")
     doctor.add_argument(
-        "--within", type=_seconds, default=30.0, metavar="SECONDS", help="how long a model may take to answer (30)"
+        "--within", type=_seconds, default=60.0, metavar="SECONDS", help="how long a model may take to answer (60)"
     )
 
 

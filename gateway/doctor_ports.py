@@ -49,7 +49,7 @@ class Wishes:
     plane: str | None = None
     gateway: str | None = None
     token: str | None = field(default=None, repr=False)
-    within_s: float = 30.0
+    within_s: float = 60.0
 
 
 def surroundings(settings: Settings, planes: Sequence[Plane], wishes: Wishes) -> Surroundings:

@@ -103,4 +103,4 @@ class Surroundings:
     public: Ask | None = None
     visitor: Visitor | None = None
     look_s: float = 5.0
-    within_s: float = 30.0
+    within_s: float = 60.0
