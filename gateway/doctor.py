@@ -45,7 +45,10 @@ def run(environ: Mapping[str, str], wishes: Wishes, out: TextIO, *, as_json: boo
         problems = tuple(str(error).splitlines())
     else:
         problems = ()
-        asyncio.run(examine(site, tell))
+        try:
+            asyncio.run(examine(site, tell))
+        except KeyboardInterrupt:  # whoever waits for a layer that hangs has seen enough of it
+            diagnosis.interrupted = True
     for finding in unusable(problems):
         tell(finding)
     out.write(f"{diagnosis.as_json() if as_json else diagnosis.conclusion}\n")

@@ -55,9 +55,10 @@ class Finding:
 
 @dataclass(slots=True)
 class Diagnosis:
-    """All findings so far."""
+    """All findings so far. ``interrupted``: there would have been more."""
 
     findings: list[Finding] = field(default_factory=list)
+    interrupted: bool = False
 
     @property
     def first_broken(self) -> Finding | None:
@@ -71,7 +72,7 @@ class Diagnosis:
         """The exit status of the command: warnings hold; without a usable configuration nothing was looked at."""
         first = self.first_broken
         if first is None:
-            return HOLDS
+            return FOUND if self.interrupted else HOLDS
         return MISUSED if first.layer is Layer.CONFIGURATION else FOUND
 
     @property
@@ -81,6 +82,8 @@ class Diagnosis:
         if first is not None:
             about = f"{first.subject}: " if first.subject else ""
             return f"The first broken layer is: {first.layer} ({about}{first.saw})."
+        if self.interrupted:
+            return "Interrupted: nothing was broken so far, and not everything was looked at."
         warnings = sum(finding.verdict is Verdict.WARNING for finding in self.findings)
         counted = {0: "no warnings", 1: "1 warning"}.get(warnings, f"{warnings} warnings")
         return f"No layer is broken; {counted}."
@@ -90,6 +93,7 @@ class Diagnosis:
         first = self.first_broken
         data = {
             "holds": self.status == HOLDS,
+            "interrupted": self.interrupted,
             "first_broken": None if first is None else first.layer,
             "findings": [asdict(finding) for finding in self.findings],
         }

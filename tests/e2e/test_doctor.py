@@ -7,6 +7,7 @@ simulators are changed under both.
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gateway.cli import main
-from tests.e2e.site import ENGINE_KEY, HOST, KEYS, Site, free_port, running
+from tests.e2e.site import ENGINE_KEY, HOST, KEYS, Site, free_port, running, wait
 from tests.simulators.origin import Origin, Page
 
 if TYPE_CHECKING:
@@ -199,6 +200,29 @@ def test_an_engine_whose_core_hangs_is_found_by_asking_it(site: Site, ask: Ask) 
     assert "Xid" in said.one("model", "broken")["do"]
     assert said.of("engine", "ok")
     assert said.of("engine API", "ok")
+
+
+def test_whoever_interrupts_a_wait_gets_the_conclusion_all_the_same(site: Site) -> None:
+    program = [sys.executable, "-m", "gateway", "doctor"]
+    before = len(site.engine.requests)
+    site.engine.state.paused = True
+    try:
+        with subprocess.Popen(
+            program, env=settings_of(site), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if "in development mode" in line:
+                    break
+            wait(
+                lambda: any("chat" in seen.target for seen in site.engine.requests[before:]), "the question that hangs"
+            )
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+    finally:
+        site.engine.state.paused = False
+    assert out.splitlines()[-1] == "Interrupted: nothing was broken so far, and not everything was looked at."
+    assert (process.returncode, err) == (1, "")
 
 
 def test_ops_06_an_engine_that_sleeps_is_told_from_one_that_hangs(site: Site, ask: Ask) -> None:

@@ -49,6 +49,13 @@ def test_without_a_broken_layer_the_warnings_are_counted(warnings: int, text: st
     assert Diagnosis([WARNING] * warnings).conclusion == f"No layer is broken; {text}."
 
 
+def test_what_was_broken_off_never_holds() -> None:
+    diagnosis = Diagnosis([WARNING], interrupted=True)
+    assert diagnosis.status == FOUND
+    assert diagnosis.conclusion.startswith("Interrupted: nothing was broken so far")
+    assert Diagnosis([ENGINE], interrupted=True).conclusion.startswith("The first broken layer is: engine")
+
+
 def test_a_person_reads_what_to_do_below_what_was_seen() -> None:
     assert ENGINE.lines() == [
         "broken     engine         main: connection refused",
@@ -59,13 +66,19 @@ def test_a_person_reads_what_to_do_below_what_was_seen() -> None:
 def test_a_machine_reads_all_of_it() -> None:
     assert json.loads(Diagnosis([WARNING, ENGINE]).as_json()) == {
         "holds": False,
+        "interrupted": False,
         "first_broken": "engine",
         "findings": [
             {"layer": "model", "verdict": "warning", "subject": "main", "saw": "connection refused", "do": "look"},
             {"layer": "engine", "verdict": "broken", "subject": "main", "saw": "connection refused", "do": "start it"},
         ],
     }
-    assert json.loads(Diagnosis().as_json()) == {"holds": True, "first_broken": None, "findings": []}
+    assert json.loads(Diagnosis().as_json()) == {
+        "holds": True,
+        "interrupted": False,
+        "first_broken": None,
+        "findings": [],
+    }
 
 
 @pytest.mark.parametrize(
