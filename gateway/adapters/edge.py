@@ -46,7 +46,6 @@ LINGER_BYTES = 64 * 1024 * 1024
 
 LINGER_S = 5.0
 """Seconds that a connection has for its close."""
-
 FIRST_S = 1.0
 """Seconds that a new connection has for its first request when nothing more is accepted: it may be on its way."""
 
@@ -377,12 +376,10 @@ class EdgeProtocol(HttpToolsProtocol):
         last = self._waiting[-1] if self._waiting else self._active
         if last is not None:
             last.keep_alive = False
-        elif self._deaf:
-            return  # it is closing already, behind an answer that must arrive
-        elif self._requests and not self._head_begun:
+        elif self._requests and not self._head_begun and not self._deaf:
             self.close_within(self.limits.linger_s)
-        else:
-            self._requests = REQUESTS_AT_MOST
+        elif not self._deaf:  # otherwise it is closing already, behind an answer that must arrive
+            self.retire()
             self._deadline.within(min(FIRST_S, self.limits.head_s))
 
     def retire(self) -> None:

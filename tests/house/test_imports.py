@@ -16,7 +16,7 @@ _FLOOR_1 = {"reasons", "wire"}
 _FLOOR_2 = _FLOOR_1 | {"identity", "dialects", "limits"}
 _FLOOR_3 = _FLOOR_2 | {"policy", "engine"}
 _ENFORCEMENT = {"anonymous", "audit", "ports", "refusal", "gatehouse", "turnstile", "upload", "enforcement"}
-_SHELL = _FLOOR_3 | _ENFORCEMENT | {"addresses"}
+_SHELL = _FLOOR_3 | _ENFORCEMENT | {"addresses", "inquiry"}
 _ENVIRONMENT = {"environment", "setting_values", "settings"}
 _APP = _SHELL | _ENVIRONMENT | {"adapters", "review", "simulator"}
 _PROCESS = {"app", "listener", "process"}
@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "engine": _FLOOR_2,
     "anonymous": _FLOOR_3,
     "audit": _FLOOR_3,
+    "inquiry": _FLOOR_1,
     "ports": _FLOOR_3 | {"audit"},
     "refusal": _FLOOR_3,
     "gatehouse": _FLOOR_3 | {"ports"},
@@ -52,7 +53,10 @@ MAY_IMPORT = {
     "crew": _APP,
     "supervisor": _APP | _PROCESS | {"server", "crew"},
     "demo": _APP | _PROCESS | {"server"},
-    "cli": _APP | _PROCESS | {"server", "supervisor", "demo"},
+    "doctor_ports": _APP | {"app"},
+    "doctor": _APP | {"app", "doctor_ports"},
+    "cli_inputs": _APP,
+    "cli": _APP | _PROCESS | {"server", "supervisor", "demo", "doctor", "doctor_ports", "cli_inputs"},
     "__main__": {"cli"},
 }
 
@@ -114,4 +118,6 @@ def test_the_pure_floors_know_no_event_loop_and_wait_for_nothing(path: Path) -> 
 
 def test_only_the_entrance_reads_the_environment() -> None:
     readers = {room(path) for path in sources() for name in _ENVIRONMENT if f"gateway.{name}" in imported(path)}
-    assert readers <= {"app", "listener", "process", "server", "worker", "supervisor", "cli", "demo"} | _ENVIRONMENT
+    below = {"app", "listener", "process", "server", "worker", "supervisor"}
+    entrance = below | {"cli", "cli_inputs", "demo", "doctor", "doctor_ports"}
+    assert readers <= entrance | _ENVIRONMENT
