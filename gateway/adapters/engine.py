@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from gateway.adapters.persistent_connection import PersistentConnection
 from gateway.engine.choice import choose
 from gateway.engine.replica import Replica
 from gateway.reasons import Reason, Unavailable
@@ -26,10 +27,11 @@ class EngineReplica(Replica):
     """A replica with the way to it.
 
     ``served``: its own list of models, as it was at the last look. ``warm``: the names of those that were warmed up.
-    ``missed``: looks in a row that failed.
+    ``missed``: looks in a row that failed. ``watched``: the connection of those looks. ``started``: when its process
+    was started, where it tells.
     """
 
-    __slots__ = ("client", "missed", "served", "warm")
+    __slots__ = ("client", "missed", "served", "started", "warm", "watched")
 
     def __init__(self, client: EngineClient) -> None:
         super().__init__(str(client.pool.address))
@@ -37,6 +39,8 @@ class EngineReplica(Replica):
         self.served: Mapping[str, ServedModel] = {}
         self.warm: frozenset[str] = frozenset()
         self.missed = 0
+        self.watched = PersistentConnection(client)
+        self.started: float | None = None
 
 
 class Engine:

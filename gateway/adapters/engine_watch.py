@@ -1,8 +1,8 @@
 """Keeps true what is known of an engine's replicas: warms up what is out, looks at what is in, and tries suspects.
 
 Enters: an engine, and what its models are to be asked. Leaves: circuits that close behind a warm-up that was answered
-and open when a replica is gone or silent, and each replica's list of models. Everything sent here bears the user-agent
-of the gateway's own traffic, and one replica that hangs keeps no other from being looked at.
+and open when a replica is gone, silent or started anew, and each replica's list of models. Everything sent here bears
+the user-agent of the gateway's own traffic, and one replica that hangs keeps no other from being looked at.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import structlog
 
 from gateway.dialects.openai_models import served_models
 from gateway.engine.signal import unreached
+from gateway.engine.start_time import start_time
 from gateway.reasons import Malformed, Reason, Unavailable
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ class EngineWatch:
             finally:
                 for task in watching:
                     task.cancel()
+                for replica in self.engine.replicas:
+                    replica.watched.close()
 
     async def tried(self) -> None:
         """Wait until each replica has been tried once."""
@@ -85,6 +88,8 @@ class EngineWatch:
             elif replica.circuit.closed:
                 if replica.circuit.doubted and self.engine.another([replica]):
                     self._eject(replica)
+                elif replica.watched.lost:
+                    step = self._look_behind_a_loss
                 elif replica.suspect(now):
                     step = self._question
                 elif self._cold(replica):
@@ -106,6 +111,7 @@ class EngineWatch:
         replica.warm, replica.missed = frozenset(), 0
         try:
             replica.served = await self._models(replica)
+            replica.started = await self._started(replica)
             await self._warm(replica)
         except Unavailable as failure:
             why = _why(failure)
@@ -161,6 +167,22 @@ class EngineWatch:
         else:
             replica.missed = 0
 
+    async def _look_behind_a_loss(self, replica: EngineReplica) -> None:
+        """Find out why a replica has ended a connection that it used to keep: one that has started anew is cold.
+
+        Where it does not tell when it was started, it is warmed up beside the requests that go on.
+        """
+        try:
+            replica.served = await self._models(replica)
+        except Unavailable as failure:
+            self._take_out(replica, _why(failure))
+            return
+        started = await self._started(replica)
+        if started is None:
+            replica.warm = frozenset()
+        elif started != replica.started:
+            self._take_out(replica, "it was started anew")
+
     def _eject(self, replica: EngineReplica) -> None:
         """Leave out a replica whose requests fail while others answer theirs."""
         replica.circuit.eject(asyncio.get_running_loop().time())
@@ -172,7 +194,7 @@ class EngineWatch:
 
     async def _models(self, replica: EngineReplica) -> Mapping[str, ServedModel]:
         """Ask a replica what it serves. Raises ``Unavailable``."""
-        status, body = await replica.client.fetch("GET", "/v1/models", timeout_s=self._times.answer)
+        status, body = await replica.watched.fetch("/v1/models", timeout_s=self._times.answer)
         if status in _REFUSED:
             raise Unavailable(Reason.ENGINE_REFUSED_GATEWAY)
         if status != _OK:
@@ -181,6 +203,14 @@ class EngineWatch:
             return served_models(body)
         except Malformed as malformed:
             raise Unavailable(malformed.reason, malformed.detail) from None
+
+    async def _started(self, replica: EngineReplica) -> float | None:
+        """Ask a replica when its process was started; ``None`` where its metrics are hidden or do not tell."""
+        try:
+            status, body = await replica.watched.fetch("/metrics", timeout_s=self._times.answer)
+        except Unavailable:
+            return None
+        return start_time(body) if status == _OK else None
 
     async def _ask(self, replica: EngineReplica, warm_up: WarmUp, body: bytes, timeout_s: float) -> None:
         """Ask a model. An answer that refuses the question is an answer. Raises ``Unavailable``."""

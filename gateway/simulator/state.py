@@ -7,6 +7,7 @@ them, and the numbers that ``/metrics`` shows. It knows nothing of HTTP.
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import TYPE_CHECKING
@@ -35,7 +36,10 @@ class Generation:
 
 @dataclass(slots=True)
 class EngineState:
-    """One engine. ``latency_s`` passes before each token; an answer that is not cut short has ``tokens`` of them."""
+    """One engine. ``latency_s`` passes before each token; an answer that is not cut short has ``tokens`` of them.
+
+    ``started``: seconds of the Unix epoch.
+    """
 
     models: tuple[str, ...] = ("local",)
     latency_s: float = 0.0
@@ -51,6 +55,7 @@ class EngineState:
     finished: dict[str, int] = field(default_factory=lambda: {"stop": 0, "length": 0, "abort": 0})
     prompt_tokens: int = 0
     generation_tokens: int = 0
+    started: float = field(default_factory=time.time)
 
     @property
     def scheduling(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,22 +15,29 @@ from gateway.adapters.engine import Engine, EngineReplica
 from gateway.adapters.engine_client import EngineClient
 from gateway.adapters.engine_pool import EnginePool
 from gateway.adapters.engine_watch import EngineWatch, Times
+from gateway.adapters.persistent_connection import PersistentConnection
 from gateway.addresses import engine_address
 from gateway.engine.circuit import EJECTED_S, IN_A_ROW, State
 from gateway.engine.replica import SUSPECT_AFTER_S
 from gateway.engine.signal import Signal
 from gateway.policy.warm_up import WarmUp
+from gateway.simulator.engine import EngineSimulator
+from gateway.simulator.state import EngineState
 from tests.adapters.relaying import playing, whole
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from pathlib import Path
 
+    from gateway.adapters.engine_pool import EngineConnection
     from tests.adapters.relaying import Line, Play
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 CHAT = "/v1/chat/completions"
+NOWHERE = "http://127.0.0.1:1"
 FAST = Times(look=0.03, answer=0.3, warm_up=0.3, suspect=0.1, tick=0.005)
+RARE = Times(look=0.3, answer=0.3, warm_up=0.3, suspect=0.1, tick=0.005)
 
 
 def warm_up(name: str = "m") -> WarmUp:
@@ -46,13 +53,15 @@ def told() -> Iterator[list[Any]]:
 
 
 class Played:
-    """An engine: what it lists, what it answers to a chat, and what it was asked."""
+    """An engine: what it lists, when it was started, what it answers to a chat, and what it was asked."""
 
     def __init__(self) -> None:
         self.models: tuple[str, ...] = ("m",)
         self.list = 200
         self.chat = 200
         self.silent = False
+        self.started: float | None = 1.0
+        self.lines: list[Line] = []
         self.chats: list[bytes] = []
         self.at_once = self.most_at_once = 0
 
@@ -60,7 +69,12 @@ class Played:
         assert b"(probe)" in line.head
         if line.head.startswith(b"GET /v1/models "):
             body = json.dumps({"data": [{"id": name} for name in self.models]}).encode()
+            self.lines.append(line)
             await line.send(whole(body, status=f"{self.list} X"))
+            return
+        if line.head.startswith(b"GET /metrics "):
+            told = b"" if self.started is None else f"process_start_time_seconds {self.started}\n".encode()
+            await line.send(whole(told, status="200 X" if told else "404 X"))
             return
         self.chats.append(line.body)
         self.at_once += 1
@@ -192,22 +206,131 @@ async def test_one_replica_that_hangs_keeps_no_other_from_being_tried() -> None:
 async def test_one_that_is_gone_is_out_and_warmed_up_again_when_it_is_back() -> None:
     played = Played()
     async with playing(played) as (_, url):
-        port = int(url.rpartition(":")[2])
-        pool = EnginePool(engine_address(url), idle=1, keep_alive_s=9, connect_s=1)
-        watch = EngineWatch(Engine("main", [EngineClient(pool, None)], 0, time.monotonic), FAST)
+        pools = [EnginePool(engine_address(one), idle=1, keep_alive_s=9, connect_s=1) for one in (url, NOWHERE)]
+        clients = [EngineClient(pool, None) for pool in pools]
+        watch = EngineWatch(Engine("main", clients[:1], 0, time.monotonic), FAST)
         watch.warm_ups = (warm_up(),)
         async with watch.running():
             replica = await ready(watch)
             asked = len(played.chats)
-            watch.engine.replicas[0].client = EngineClient(
-                EnginePool(engine_address("http://127.0.0.1:1"), idle=1, keep_alive_s=9, connect_s=1), None
-            )
+            lead(replica, clients[1])
             await until(lambda: not replica.circuit.closed)
             assert replica.circuit.why == "engine-unavailable (connection refused)"
-            replica.client = EngineClient(pool, None)
+            lead(replica, clients[0])
             await ready(watch)
             assert len(played.chats) == 2 * asked
-            assert pool.address.host_field.endswith(str(port))
+
+
+def lead(replica: EngineReplica, client: EngineClient) -> None:
+    """Have all further questions go another way."""
+    replica.watched.close()
+    replica.client, replica.watched = client, PersistentConnection(client)
+
+
+async def kept(played: Played) -> Line:
+    """Wait until the connection of the looks has been kept from one to the next; give the engine's end of it."""
+    line = played.lines[-1]
+    looks = len(played.lines)
+    await until(lambda: len(played.lines) > looks + 1)
+    assert set(played.lines[looks:]) == {line}
+    return line
+
+
+async def test_an_engine_that_starts_anew_between_two_looks_is_out_until_it_is_warm() -> None:
+    played = Played()
+    async with watching(played, times=RARE) as watch:
+        replica = await ready(watch)
+        asked = len(played.chats)
+        line = await kept(played)
+        played.started = 2.0
+        played.chat = 500
+        line.reset()
+        await until(lambda: replica.circuit.why.startswith("engine-error"))
+        assert not watch.engine.ready
+        played.chat = 200
+        await ready(watch)
+        assert len(played.chats) >= 2 * asked
+
+
+async def test_another_process_that_takes_the_place_of_one_is_warmed_up_though_it_was_never_missing(
+    tmp_path: Path,
+) -> None:
+    place, beside = tmp_path / "engine.sock", tmp_path / "next.sock"
+    pool = EnginePool(engine_address(f"unix:{place}"), idle=1, keep_alive_s=9, connect_s=1)
+    watch = EngineWatch(Engine("main", [EngineClient(pool, None)], 0, time.monotonic), RARE)
+    watch.warm_ups = (warm_up(),)
+    async with EngineSimulator(EngineState(("m",), started=2.0), uds=beside) as after, AsyncExitStack() as stack:
+        async with EngineSimulator(EngineState(("m",), started=1.0), uds=place) as before:
+            await stack.enter_async_context(watch.running())
+            replica = await ready(watch)
+            looks = len(before.requests)
+            await until(lambda: len(before.requests) > looks + 1)
+            beside.replace(place)
+        await until(lambda: replica.started == 2.0)
+        await ready(watch)
+    assert [seen.method for seen in after.requests].count("POST") == 5
+
+
+async def test_it_is_said_that_an_engine_has_started_anew(told: list[Any]) -> None:
+    played = Played()
+    async with watching(played) as watch:
+        await ready(watch)
+        line = await kept(played)
+        played.started = 2.0
+        line.close()
+        await until(lambda: [one["event"] for one in told].count("engine is ready") == 2)
+    assert [one["why"] for one in told if one["event"] == "engine is taken out"] == ["it was started anew"]
+
+
+async def test_an_engine_that_ends_a_connection_and_is_the_same_stays_in_and_is_asked_nothing() -> None:
+    played = Played()
+    async with watching(played) as watch:
+        replica = await ready(watch)
+        asked = len(played.chats)
+        rounds = replica.circuit.round
+        (await kept(played)).close()
+        looks = len(played.lines)
+        await until(lambda: len(played.lines) > looks + 2)
+        assert not replica.watched.lost
+        assert (replica.circuit.round, len(played.chats)) == (rounds, asked)
+
+
+async def test_an_engine_that_does_not_tell_its_start_is_warmed_up_beside_its_requests() -> None:
+    played = Played()
+    played.started = None
+    async with watching(played) as watch:
+        replica = await ready(watch)
+        asked = len(played.chats)
+        rounds = replica.circuit.round
+        (await kept(played)).close()
+        await until(lambda: len(played.chats) == 2 * asked)
+        await until(lambda: "m" in replica.warm)
+        assert replica.circuit.round == rounds
+
+
+async def test_an_engine_that_ends_a_connection_and_lists_nothing_is_out_at_once() -> None:
+    played = Played()
+    async with watching(played, times=RARE) as watch:
+        replica = await ready(watch)
+        line = await kept(played)
+        played.list = 500
+        line.close()
+        await until(lambda: not replica.circuit.closed)
+        assert (replica.missed, replica.circuit.why) == (0, "engine-error (status 500)")
+
+
+async def test_metrics_that_do_not_come_keep_no_replica_out() -> None:
+    played = Played()
+
+    async def play(line: Line) -> None:
+        if line.head.startswith(b"GET /metrics "):
+            line.close()
+        else:
+            await played(line)
+
+    async with watching(play) as watch:
+        replica = await ready(watch)
+        assert replica.started is None
 
 
 async def test_a_key_that_no_longer_fits_takes_a_replica_out() -> None:
@@ -306,14 +429,16 @@ async def test_the_only_one_whose_requests_fail_is_tried_and_stays_if_it_answers
 
 async def test_a_bug_of_ours_neither_ends_the_watch_nor_leaves_a_replica_on_trial() -> None:
     class Broken(EngineClient):
-        async def fetch(self, method: str, path: str, *, timeout_s: float, body: bytes = b"") -> tuple[int, bytes]:
-            raise ZeroDivisionError(f"{method} {path} {timeout_s} {body!r}")
+        async def fetch_on(
+            self, connection: EngineConnection, path: str, *, timeout_s: float
+        ) -> tuple[int, bytes, bool]:
+            raise ZeroDivisionError(f"{connection} {path} {timeout_s}")
 
     played = Played()
     async with watching(played) as watch:
         replica = await ready(watch)
         good = replica.client
-        replica.client = Broken(good.pool, None)
+        lead(replica, Broken(good.pool, None))
         await until(lambda: replica.circuit.why == "internal")
-        replica.client = good
+        lead(replica, good)
         await ready(watch)
