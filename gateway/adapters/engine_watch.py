@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -20,7 +20,7 @@ from gateway.engine.start_time import start_time
 from gateway.reasons import Malformed, Reason, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 
     from gateway.adapters.engine import Engine, EngineReplica
     from gateway.dialects.openai_models import ServedModel
@@ -81,21 +81,7 @@ class EngineWatch:
         loop = asyncio.get_running_loop()
         looked_at = loop.time()
         while True:
-            now = loop.time()
-            step = None
-            if replica.circuit.trial_due(now):
-                step = self._try
-            elif replica.circuit.closed:
-                if replica.circuit.doubted and self.engine.another([replica]):
-                    self._eject(replica)
-                elif replica.watched.lost:
-                    step = self._look_behind_a_loss
-                elif replica.suspect(now):
-                    step = self._question
-                elif self._cold(replica):
-                    step = self._warm_more
-                elif now - looked_at >= self._times.look:
-                    step = self._look
+            step = self._due(replica, looked_at)
             if step is not None:
                 try:
                     await step(replica)
@@ -104,6 +90,23 @@ class EngineWatch:
                     replica.circuit.fail_trial("internal", loop.time())
                 looked_at = loop.time()
             await asyncio.sleep(self._times.tick)
+
+    def _due(
+        self, replica: EngineReplica, looked_at: float
+    ) -> Callable[[EngineReplica], Coroutine[Any, Any, None]] | None:
+        """Give what is to be done with a replica now, if anything."""
+        now = asyncio.get_running_loop().time()
+        if not replica.circuit.closed:
+            return self._try if replica.circuit.trial_due(now) else None
+        if replica.circuit.doubted and self.engine.another([replica]):
+            return self._eject
+        if replica.watched.lost:
+            return self._look_behind_a_loss
+        if replica.suspect(now):
+            return self._question
+        if self._cold(replica):
+            return self._warm_more
+        return self._look if now - looked_at >= self._times.look else None
 
     async def _try(self, replica: EngineReplica) -> None:
         """Warm a replica up, and close its circuit if it has answered."""
@@ -183,7 +186,7 @@ class EngineWatch:
         elif started != replica.started:
             self._take_out(replica, "it was started anew")
 
-    def _eject(self, replica: EngineReplica) -> None:
+    async def _eject(self, replica: EngineReplica) -> None:
         """Leave out a replica whose requests fail while others answer theirs."""
         replica.circuit.eject(asyncio.get_running_loop().time())
         _log.warning("engine is left out", engine=self.engine.name, replica=replica.name, why=replica.circuit.why)
