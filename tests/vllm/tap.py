@@ -1,7 +1,8 @@
-"""A TCP port that passes bytes to a Unix socket and back, and remembers what the gateway sent and when it left.
+"""A TCP port that passes bytes to an engine and back, and remembers what the gateway sent and when it left.
 
-It changes nothing. With it, one vLLM on a Unix socket is also an engine over TCP, and the tests see what the engine's
-own log does not tell: the header fields that arrived, and the moment in which a connection was closed.
+It changes nothing, but the engine may be exchanged behind it. With it, one vLLM on a Unix socket is also an engine over
+TCP, and the tests see what the engine's own log does not tell: the header fields that arrived, and the moment in which
+a connection was closed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tests.vllm.real_engine import RealEngine
 
 
 @dataclass(slots=True)
@@ -26,10 +27,10 @@ class Tapped:
 
 
 class Tap:
-    """Listens on a free port of loopback for as long as it is entered."""
+    """Listens on a free port of loopback for as long as it is entered; new connections go to ``engine``."""
 
-    def __init__(self, socket_path: Path) -> None:
-        self.socket_path = socket_path
+    def __init__(self, engine: RealEngine) -> None:
+        self.engine = engine
         self.connections: list[Tapped] = []
         self.port = 0
         self._loop = asyncio.new_event_loop()
@@ -74,7 +75,10 @@ class Tap:
         tapped = Tapped()
         self.connections.append(tapped)
         with contextlib.closing(to_gateway), contextlib.suppress(OSError):
-            engine, to_engine = await asyncio.open_unix_connection(str(self.socket_path))
+            if self.engine.port is None:
+                engine, to_engine = await asyncio.open_unix_connection(str(self.engine.socket_path))
+            else:
+                engine, to_engine = await asyncio.open_connection("127.0.0.1", self.engine.port)
             with contextlib.closing(to_engine):
                 back = asyncio.ensure_future(self._pass(engine, to_gateway))
                 back.add_done_callback(lambda _: to_gateway.close())
