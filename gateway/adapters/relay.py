@@ -208,7 +208,8 @@ class Exchange:
             self._complete(reader)
         elif reader.untouched and connection is not None and connection.used:
             reader.close()
-            self.done.set_result(None)
+            if not self.done.done():  # or it was cancelled in this very turn
+                self.done.set_result(None)
         else:
             self._fail(Reason.ENGINE_UNAVAILABLE if reader.untouched else Reason.ENGINE_ERROR, "connection closed")
 
