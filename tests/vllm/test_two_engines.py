@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -102,31 +102,37 @@ def chat(gateway: Serving, number: object, *, model: str = "small") -> Answer:
 
 def came_whole(gateway: Serving, number: int) -> bool:
     """Ask, every second time for a stream; what fails must say whose fault it was, under an id that is recorded."""
-    streams, received = bool(number % 2), b""
+    streams = bool(number % 2)
     with Connection(gateway.address, timeout=PATIENCE_S) as connection:
         connection.send(post(gateway, number, stream=streams))
-        if not streams:
-            answer = connection.answer("POST")
-        else:
-            answer = connection.head()
-            try:
-                for _, data in connection.chunks():
-                    received += data
-            except NotHttp:
-                assert b"[DONE]" not in received
-                error = orjson.loads(received.rstrip().rpartition(b"data: ")[2])["error"]
-                assert error["code"].startswith("engine-")
-                assert gateway.record(answer.value("x-request-id") or "")["outcome"] == "engine-died"
-                return False
+        answer = connection.head()
+        if (answer.value("content-type") or "").startswith("text/event-stream"):
+            return ended_well(gateway, answer, connection)
+        answer = replace(answer, body=connection._exactly(int(answer.value("content-length") or "")))
     if answer.status == 200:
-        tokens = answer.json["usage"]["completion_tokens"] if not streams else TOKENS
-        return tokens == TOKENS and (not streams or received.rstrip().endswith(b"[DONE]"))
+        return bool(answer.json["usage"]["completion_tokens"] == TOKENS)
     assert answer.status in {502, 503}
     assert (answer.code or "").startswith("engine-")
     assert (answer.value("proxy-status") or "").startswith("vllm-gateway; error=")
     record = gateway.record(answer.value("x-request-id") or "")
     assert (record["verdict"], record["reason"]) == ("failure", answer.code)
     return False
+
+
+def ended_well(gateway: Serving, head: Answer, connection: Connection) -> bool:
+    """Read a stream; one that breaks off must end with an error event."""
+    received = b""
+    try:
+        for _, data in connection.chunks():
+            received += data
+    except NotHttp:
+        assert b"[DONE]" not in received
+        error = orjson.loads(received.rstrip().rpartition(b"data: ")[2])["error"]
+        assert error["code"].startswith("engine-")
+        assert gateway.record(head.value("x-request-id") or "")["outcome"] == "engine-died"
+        return False
+    assert received.rstrip().endswith(b"[DONE]")
+    return True
 
 
 def replicas(gateway: Serving, engine: str) -> dict[str, dict[str, Any]]:
