@@ -1,8 +1,8 @@
 """Keeps true what is known of an engine's replicas: warms up what is out, looks at what is in, and tries suspects.
 
 Enters: an engine, and what its models are to be asked. Leaves: circuits that close behind a warm-up that was answered
-and open when a replica is gone, silent or started anew, and each replica's list of models. Everything sent here bears
-the user-agent of the gateway's own traffic, and one replica that hangs keeps no other from being looked at.
+and open when a replica is gone, silent, asleep or started anew, and each replica's list of models. Everything sent here
+bears the user-agent of the gateway's own traffic, and one replica that hangs keeps no other from being looked at.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import structlog
 
 from gateway.dialects.openai_models import served_models
 from gateway.engine.signal import unreached
-from gateway.engine.start_time import start_time
+from gateway.engine.vitals import UNKNOWN, Vitals, read_vitals
 from gateway.reasons import Malformed, Reason, Unavailable
 
 if TYPE_CHECKING:
@@ -40,10 +40,12 @@ _log = structlog.get_logger("gateway.engine")
 class Times:
     """Seconds: between two looks at a replica that is in, for such a look, for one warm-up, for the trial of a suspect.
 
-    ``tick``: how often it is asked whether anything is due.
+    ``vitals``: between two looks at its metrics as well, which cost an engine some milliseconds. ``tick``: how often it
+    is asked whether anything is due.
     """
 
     look: float = 2.0
+    vitals: float = 10.0
     answer: float = 5.0
     warm_up: float = 60.0
     suspect: float = 10.0
@@ -114,7 +116,8 @@ class EngineWatch:
         replica.warm, replica.missed = frozenset(), 0
         try:
             replica.served = await self._models(replica)
-            replica.started = await self._started(replica)
+            replica.vitals = await self._vitals(replica)
+            _awake(replica.vitals)
             await self._warm(replica)
         except Unavailable as failure:
             why = _why(failure)
@@ -160,7 +163,7 @@ class EngineWatch:
             replica.cleared(asyncio.get_running_loop().time())
 
     async def _look(self, replica: EngineReplica) -> None:
-        """Look whether a replica is there, and what it serves now."""
+        """Look whether a replica is there, what it serves now, and from time to time how it is."""
         try:
             replica.served = await self._models(replica)
         except Unavailable as failure:
@@ -169,6 +172,8 @@ class EngineWatch:
                 self._take_out(replica, _why(failure))
         else:
             replica.missed = 0
+            if asyncio.get_running_loop().time() - replica.examined_at >= self._times.vitals:
+                self._examine(replica, await self._vitals(replica))
 
     async def _look_behind_a_loss(self, replica: EngineReplica) -> None:
         """Find out why a replica has ended a connection that it used to keep: one that has started anew is cold.
@@ -180,10 +185,21 @@ class EngineWatch:
         except Unavailable as failure:
             self._take_out(replica, _why(failure))
             return
-        started = await self._started(replica)
-        if started is None:
+        vitals = await self._vitals(replica)
+        if None in {vitals.started, replica.vitals.started}:
             replica.warm = frozenset()
-        elif started != replica.started:
+        self._examine(replica, vitals)
+
+    def _examine(self, replica: EngineReplica, vitals: Vitals) -> None:
+        """Take out a replica that sleeps, or that is another process than the one that was warmed up."""
+        try:
+            _awake(vitals)
+        except Unavailable as failure:
+            self._take_out(replica, _why(failure))
+            return
+        if replica.vitals.started is None:
+            replica.vitals = vitals
+        elif vitals.started not in {None, replica.vitals.started}:
             self._take_out(replica, "it was started anew")
 
     async def _eject(self, replica: EngineReplica) -> None:
@@ -207,13 +223,14 @@ class EngineWatch:
         except Malformed as malformed:
             raise Unavailable(malformed.reason, malformed.detail) from None
 
-    async def _started(self, replica: EngineReplica) -> float | None:
-        """Ask a replica when its process was started; ``None`` where its metrics are hidden or do not tell."""
+    async def _vitals(self, replica: EngineReplica) -> Vitals:
+        """Ask a replica how it is; nothing is known where its metrics are hidden or do not come."""
+        replica.examined_at = asyncio.get_running_loop().time()
         try:
             status, body = await replica.watched.fetch("/metrics", timeout_s=self._times.answer)
         except Unavailable:
-            return None
-        return start_time(body) if status == _OK else None
+            return UNKNOWN
+        return read_vitals(body) if status == _OK else UNKNOWN
 
     async def _ask(self, replica: EngineReplica, warm_up: WarmUp, body: bytes, timeout_s: float) -> None:
         """Ask a model. An answer that refuses the question is an answer. Raises ``Unavailable``."""
@@ -224,6 +241,12 @@ class EngineWatch:
             raise Unavailable(Reason.ENGINE_ERROR, f"status {status} to the warm-up")
         if status >= _LEAST_ERROR:
             _log.warning("the warm-up was refused", engine=self.engine.name, replica=replica.name, status=status)
+
+
+def _awake(vitals: Vitals) -> None:
+    """Refuse one that sleeps: whatever it is asked waits until it is woken. Raises ``Unavailable``."""
+    if vitals.asleep:
+        raise Unavailable(Reason.ENGINE_ASLEEP)
 
 
 def _gone(failure: Unavailable) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +21,9 @@ from gateway.addresses import engine_address
 from gateway.engine.circuit import EJECTED_S, IN_A_ROW, State
 from gateway.engine.replica import SUSPECT_AFTER_S
 from gateway.engine.signal import Signal
+from gateway.engine.vitals import UNKNOWN
 from gateway.policy.warm_up import WarmUp
+from gateway.reasons import Reason, Unavailable
 from gateway.simulator.engine import EngineSimulator
 from gateway.simulator.state import EngineState
 from tests.adapters.relaying import playing, whole
@@ -61,6 +64,7 @@ class Played:
         self.chat = 200
         self.silent = False
         self.started: float | None = 1.0
+        self.awake = True
         self.lines: list[Line] = []
         self.chats: list[bytes] = []
         self.at_once = self.most_at_once = 0
@@ -74,7 +78,8 @@ class Played:
             return
         if line.head.startswith(b"GET /metrics "):
             told = b"" if self.started is None else f"process_start_time_seconds {self.started}\n".encode()
-            await line.send(whole(told, status="200 X" if told else "404 X"))
+            told += b'vllm:engine_sleep_state{engine="0",model_name="m",sleep_state="awake"} %d.0\n' % self.awake
+            await line.send(whole(told, status="404 X" if self.started is None else "200 X"))
             return
         self.chats.append(line.body)
         self.at_once += 1
@@ -266,7 +271,7 @@ async def test_another_process_that_takes_the_place_of_one_is_warmed_up_though_i
             looks = len(before.requests)
             await until(lambda: len(before.requests) > looks + 1)
             beside.replace(place)
-        await until(lambda: replica.started == 2.0)
+        await until(lambda: replica.vitals.started == 2.0)
         await ready(watch)
     assert [seen.method for seen in after.requests].count("POST") == 5
 
@@ -319,6 +324,48 @@ async def test_an_engine_that_ends_a_connection_and_lists_nothing_is_out_at_once
         assert (replica.missed, replica.circuit.why) == (0, "engine-error (status 500)")
 
 
+async def test_an_engine_that_sleeps_is_out_and_asked_nothing_until_it_is_woken_and_warm() -> None:
+    played = Played()
+    async with watching(played, times=replace(FAST, vitals=0.05)) as watch:
+        replica = await ready(watch)
+        asked = len(played.chats)
+        played.awake = False
+        await until(lambda: replica.circuit.why == "engine-asleep")
+        with pytest.raises(Unavailable) as unavailable:
+            watch.engine.choose(None, "m")
+        assert unavailable.value.reason is Reason.ENGINE_ASLEEP
+        looks = len(played.lines)
+        await until(lambda: len(played.lines) > looks + 1)
+        assert (replica.circuit.closed, len(played.chats)) == (False, asked)
+        played.awake = True
+        await ready(watch)
+        assert len(played.chats) == 2 * asked
+
+
+async def test_an_engine_whose_metrics_show_another_start_was_started_anew_whatever_became_of_its_connections() -> None:
+    played = Played()
+    async with watching(played, times=replace(FAST, vitals=0.05)) as watch:
+        replica = await ready(watch)
+        asked, rounds = len(played.chats), replica.circuit.round
+        played.started = 2.0
+        await until(lambda: replica.circuit.round > rounds)
+        assert len(played.chats) == 2 * asked
+
+
+async def test_a_start_that_is_told_late_is_news_of_no_restart() -> None:
+    played = Played()
+    played.started = None
+    async with watching(played, times=replace(FAST, vitals=0.05)) as watch:
+        replica = await ready(watch)
+        rounds = replica.circuit.round
+        played.started = 1.0
+        await until(lambda: replica.vitals.started == 1.0)
+        played.started = None
+        looks = len(played.lines)
+        await until(lambda: len(played.lines) > looks + 4)
+        assert (replica.circuit.round, len(played.chats)) == (rounds, 5)
+
+
 async def test_metrics_that_do_not_come_keep_no_replica_out() -> None:
     played = Played()
 
@@ -330,7 +377,7 @@ async def test_metrics_that_do_not_come_keep_no_replica_out() -> None:
 
     async with watching(play) as watch:
         replica = await ready(watch)
-        assert replica.started is None
+        assert replica.vitals == UNKNOWN
 
 
 async def test_a_key_that_no_longer_fits_takes_a_replica_out() -> None:

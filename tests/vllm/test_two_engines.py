@@ -210,6 +210,21 @@ def test_an_alias_leads_to_its_engine_under_the_name_there(
     assert (chats(engine, marks[0]), chats(second.engine, marks[1])) == (1, 2)
 
 
+def test_one_that_sleeps_is_out_until_it_is_woken_and_warm(
+    before_both: Callable[[str, str], Serving], tap: Tap, second: Second
+) -> None:
+    gateway = before_both(f"http://127.0.0.1:{tap.port}", second.url)
+    assert second.engine.ask("POST", "/sleep?level=0")[0] == 200
+    wait(lambda: replicas(gateway, "second")[second.url]["state"] == "engine-asleep", "the look at it")
+    refused = chat(gateway, "psst", model="other")
+    assert (refused.status, refused.code) == (503, "engine-asleep")
+    assert chat(gateway, "psst").status == 200
+    mark = second.engine.mark()
+    assert second.engine.ask("POST", "/wake_up?tags=scheduling")[0] == 200
+    wait(lambda: chat(gateway, "hey", model="other").status == 200, "its return")
+    assert chats(second.engine, mark) > 2 * WARM_UP
+
+
 def test_a_restart_that_nobody_could_see_is_noticed_and_warmed_up(
     before_both: Callable[[str, str], Serving], engine: RealEngine, tap: Tap, second: Second
 ) -> None:
