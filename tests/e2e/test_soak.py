@@ -2,7 +2,7 @@
 
 Two load generators ask as fast as they are answered, one for plain answers and one for streams, before two replicas of
 which one is killed again and again. Beside them clients of every kind meet an engine with every fault. Policies are
-reloaded and the audit log is moved in each round. It needs a C compiler. ``SOAK_SECONDS`` shortens it.
+reloaded and the audit log is moved in each round. It needs a C compiler. ``SOAK_SECONDS`` shortens it, to 240 at least.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ SECONDS = int(os.environ.get("SOAK_SECONDS", "1800"))
 ROUND_S = 20
 FAULTY = 150
 """Requests of a round that meet faults, or are faults."""
+
+SETTLED = 6
+"""Rounds in which memory may grow: pools, caches and the interpreter's own."""
 
 MOST_GROWTH = 1_000_000
 """Bytes of memory for each 100,000 requests."""
@@ -176,7 +179,7 @@ class Soak:
     @property
     def growth(self) -> float:
         """Bytes of memory for each 100,000 requests, when what is made once has been made."""
-        settled = self.memory[len(self.memory) // 5 :]
+        settled = self.memory[max(SETTLED, len(self.memory) // 5) :]
         return statistics.linear_regression(*zip(*settled, strict=True)).slope * 100_000
 
 
