@@ -227,13 +227,15 @@ def test_half_an_hour_of_everything_leaves_nothing_and_loses_nothing(soak: Soak)
             [
                 f"soak: {soak.requests} requests in {took:.0f} s ({soak.requests / max(1, took):.0f} a second)",
                 f"  {soak.kills} kills; what failed {dict(soak.ways.most_common())}",
-                f"  memory {[bytes_ // 1000 for _, bytes_ in soak.memory]} kB, {soak.growth:.0f} bytes for 100,000",
+                f"  memory {[bytes_ // 1000 for _, bytes_ in soak.memory]} kB, {files} descriptors before",
             ]
         )
     wait(lambda: descriptors(site) <= files, "the end of every connection", 15)
     after = least(site)
     assert after == before
-    assert soak.growth < MOST_GROWTH
+    growth = soak.growth
+    STORY.append(f"  {growth:.0f} bytes for 100,000 requests, {descriptors(site)} descriptors behind")
+    assert growth < MOST_GROWTH
     log = site.log()
     for word in ("internal error", "Traceback", "never awaited", "audit record lost"):
         assert word not in log, log[:4000]
