@@ -159,8 +159,10 @@ class Listener(uvicorn.Server):
         await self.shutdown(self._sockets)
         for task in self.server_state.tasks:
             task.cancel()
-        if self.server_state.tasks:
-            await asyncio.wait(self.server_state.tasks, timeout=1.0)  # their records are still to be written
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                while self.server_state.tasks:  # noqa: ASYNC110  (records are to be written; uvicorn's set has no event)
+                    await asyncio.sleep(0.01)
         release(self._address)
 
 

@@ -135,6 +135,10 @@ class Dispatch:
         self.produced = 0
         self.requests: list[UpstreamRequest] = []
 
+    def chooses(self, engine: str) -> bool:
+        """Have one replica."""
+        return False
+
     async def forward(self, request: UpstreamRequest, inbound: Door) -> Delivery:
         self.requests.append(request)
         request.meter.usage = self.usage

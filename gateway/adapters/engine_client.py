@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from gateway import __version__
 from gateway.reasons import Malformed, Reason, Unavailable
-from gateway.wire.http1 import ResponseReader
 
 if TYPE_CHECKING:
     from gateway.adapters.engine_pool import EngineConnection, EnginePool
@@ -108,7 +107,8 @@ class _Question:
     """Receives the answer to one question, whole."""
 
     def __init__(self, connection: EngineConnection) -> None:
-        self._reader = ResponseReader()
+        self._reader = connection.reader
+        self._reader.begin()
         self._parts: list[bytes] = []
         self._size = 0
         self.answer: asyncio.Future[tuple[int, bytes, bool]] = asyncio.get_running_loop().create_future()
@@ -142,8 +142,7 @@ class _Question:
 
     def _succeed(self) -> None:
         if not self.answer.done():
-            stays = self._reader.keep_alive and not self._reader.excess
-            self.answer.set_result((self._reader.status, b"".join(self._parts), stays))
+            self.answer.set_result((self._reader.status, b"".join(self._parts), self._reader.reusable))
 
     def _fail(self, reason: Reason, detail: str) -> None:
         if not self.answer.done():

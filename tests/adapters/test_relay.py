@@ -755,7 +755,7 @@ async def test_an_exchange_that_has_ended_has_no_hold_on_its_connection() -> Non
             replica = EngineReplica(EngineClient(pool, None))
             exchange = Exchange(request, inbound, replica, replica.send(0.0), 15)
             exchange.begin(await pool.connect())
-            await exchange.done
+            await exchange
             connection = pool.reuse()
             assert connection is not None
             for late in (exchange.client_ready, exchange.client_left, exchange.cancel):
@@ -768,30 +768,6 @@ async def test_an_exchange_that_has_ended_has_no_hold_on_its_connection() -> Non
             await asyncio.sleep(0.02)
         pool.close()
     assert kept == [True] * 3
-
-
-async def test_an_exchange_that_is_cancelled_as_a_used_connection_ends_has_nobody_to_tell() -> None:
-    async def play(line: Line) -> None:
-        await line.gone()
-
-    async with playing(play) as (_, url):
-        pool = EnginePool(engine_address(url), idle=1, keep_alive_s=9, connect_s=1)
-
-        async def app(inbound: Downstream) -> None:
-            request = UpstreamRequest("1", "p", "main", "POST", "/", b"", False, DIALECTS["openai-chat"], DEADLINES, [])
-            replica = EngineReplica(EngineClient(pool, None))
-            exchange = Exchange(request, inbound, replica, replica.send(0.0), 15)
-            connection = await pool.connect()
-            connection.used = True
-            exchange.begin(connection)
-            exchange.done.cancel()
-            exchange.closed()
-            exchange.cancel()
-            connection.transport.abort()
-            inbound.answer(200, [], str(exchange.done.cancelled()).encode())
-
-        async with serving(app) as server:
-            assert (await server.ask(ASK)).body == b"True"
 
 
 async def test_a_client_that_leaves_while_the_engine_is_being_reached_costs_it_nothing() -> None:

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import json
 import os
 import random
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
 
 from gateway.adapters.audit_log import AuditLog
 from gateway.adapters.metrics import Metrics
+from gateway.adapters.walk import in_task
 from gateway.app import Gateway, PlaneApp
 from gateway.enforcement import Enforcement
 from gateway.policy.compile import compile_plane
@@ -31,7 +31,6 @@ from tests.adapters.wiring import Cut, serving
 from tests.small_house import POLICY, chat, settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
     from pathlib import Path
 
     from gateway.adapters.downstream import Downstream
@@ -88,10 +87,14 @@ class Breaking:
     def __init__(self, inner: Dispatcher[Downstream]) -> None:
         self._inner = inner
 
+    def chooses(self, engine: str) -> bool:
+        return self._inner.chooses(engine)
+
     async def forward(self, request: UpstreamRequest, inbound: Downstream) -> Delivery:
         found = _WORD.search(request.body)
         if found is None or found[1] != b"breaks":
             return await self._inner.forward(request, inbound)
+        await in_task()
         async with asyncio.TaskGroup() as group:
             forwarding = group.create_task(self._inner.forward(request, inbound))
             await turns(int(found[2]))
@@ -128,9 +131,7 @@ class Killing:
             elif way == "drain":
                 await turns(self.chance.randrange(TURNS))
                 for task in list(self.served.server.server_state.tasks):
-                    begun = cast("Coroutine[Any, Any, None]", task.get_coro())
-                    if inspect.getcoroutinestate(begun) != inspect.CORO_CREATED:  # one that has not begun has no place
-                        task.cancel()
+                    task.cancel()
             else:
                 with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, Cut):
                     await client.answer()
