@@ -187,6 +187,7 @@ class _Process:
             name: ServerCertificate(TlsFiles(f"GATEWAY_TLS__{name.upper().replace('-', '_')}", *files))
             for name, files in settings.tls_files.items()
         }
+        metrics.certificates = self._certificates
         self._planes = [self._listener(name, app, protocol) for name, app in gateway.apps.items()]
         self._ops: list[Listener] = []
         if OPS in settings.listeners:
