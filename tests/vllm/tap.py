@@ -12,9 +12,12 @@ import contextlib
 import threading
 import time
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.vllm.real_engine import RealEngine
 
 
@@ -50,9 +53,14 @@ class Tap:
         self._thread.join()
         self._loop.close()
 
-    def sent(self) -> bytes:
-        """Give all that the gateway sent so far, connection after connection."""
-        return b"\r\n".join(bytes(connection.sent) for connection in self.connections)
+    def mark(self) -> list[int]:
+        """Give a place in what the gateway sends: how much came on each connection."""
+        return [len(connection.sent) for connection in self.connections]
+
+    def sent(self, mark: Sequence[int] = ()) -> bytes:
+        """Give all that the gateway sent so far, or after a mark, connection after connection."""
+        pairs = zip_longest(self.connections, mark, fillvalue=0)
+        return b"\r\n".join(bytes(one.sent[start:]) for one, start in pairs if isinstance(one, Tapped))
 
     async def _serve(self) -> None:
         async with asyncio.TaskGroup() as group:
