@@ -114,6 +114,7 @@ class EngineWatch:
         """Warm a replica up, and close its circuit if it has answered."""
         replica.circuit.begin_trial()
         replica.warm, replica.missed = frozenset(), 0
+        replica.watched.settle()
         try:
             replica.served = await self._models(replica)
             replica.vitals = await self._vitals(replica)
@@ -164,31 +165,33 @@ class EngineWatch:
 
     async def _look(self, replica: EngineReplica) -> None:
         """Look whether a replica is there, what it serves now, and from time to time how it is."""
-        try:
-            replica.served = await self._models(replica)
-        except Unavailable as failure:
-            replica.missed += 1
-            if _gone(failure) or replica.missed >= MISSED:
-                self._take_out(replica, _why(failure))
-        else:
-            replica.missed = 0
-            if asyncio.get_running_loop().time() - replica.examined_at >= self._times.vitals:
-                self._examine(replica, await self._vitals(replica))
+        due = asyncio.get_running_loop().time() - replica.examined_at >= self._times.vitals
+        if await self._there(replica) and due:
+            self._examine(replica, await self._vitals(replica))
 
     async def _look_behind_a_loss(self, replica: EngineReplica) -> None:
         """Find out why a replica has ended a connection that it used to keep: one that has started anew is cold.
 
         Where it does not tell when it was started, it is warmed up beside the requests that go on.
         """
+        if await self._there(replica):
+            vitals = await self._vitals(replica)
+            replica.watched.settle()
+            if None in {vitals.started, replica.vitals.started}:
+                replica.warm = frozenset()
+            self._examine(replica, vitals)
+
+    async def _there(self, replica: EngineReplica) -> bool:
+        """Ask what a replica serves; take it out when it is gone, or has missed the question too often."""
         try:
             replica.served = await self._models(replica)
         except Unavailable as failure:
-            self._take_out(replica, _why(failure))
-            return
-        vitals = await self._vitals(replica)
-        if None in {vitals.started, replica.vitals.started}:
-            replica.warm = frozenset()
-        self._examine(replica, vitals)
+            replica.missed += 1
+            if _gone(failure) or replica.missed >= MISSED:
+                self._take_out(replica, _why(failure))
+            return False
+        replica.missed = 0
+        return True
 
     def _examine(self, replica: EngineReplica, vitals: Vitals) -> None:
         """Take out a replica that sleeps, or that is another process than the one that was warmed up."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class PersistentConnection:
     """One connection at a time, opened for the next question when it has ended.
 
-    An engine may end an idle connection when it likes, so only what it has kept for longer counts as lost; behind a
-    loss that is found out anew.
+    An engine may end an idle connection when it likes, so only what it has kept for longer counts as lost. ``lost``
+    stays until it is explained (``settle``).
     """
 
     def __init__(self, client: EngineClient) -> None:
@@ -36,8 +36,6 @@ class PersistentConnection:
         loop = asyncio.get_running_loop()
         reused, self._connection = self._connection, None
         connection = reused or await self._client.pool.connect()
-        if self.lost:
-            self.lost, self._kept_s = False, 0.0
         idle_s = loop.time() - self._answered_at
         stays = False
         try:
@@ -58,6 +56,10 @@ class PersistentConnection:
         elif stays:  # it has ended behind the answer
             self._ended(0.0)
         return status, body
+
+    def settle(self) -> None:
+        """Take a loss as explained; how long the engine keeps a connection is found out anew."""
+        self.lost, self._kept_s = False, 0.0
 
     def received(self, _: bytes) -> None:
         """Leave an engine that speaks without having been asked."""

@@ -15,7 +15,7 @@ import structlog
 from gateway.adapters.engine import Engine, EngineReplica
 from gateway.adapters.engine_client import EngineClient
 from gateway.adapters.engine_pool import EnginePool
-from gateway.adapters.engine_watch import EngineWatch, Times
+from gateway.adapters.engine_watch import MISSED, EngineWatch, Times
 from gateway.adapters.persistent_connection import PersistentConnection
 from gateway.addresses import engine_address
 from gateway.engine.circuit import EJECTED_S, IN_A_ROW, State
@@ -313,7 +313,7 @@ async def test_an_engine_that_does_not_tell_its_start_is_warmed_up_beside_its_re
         assert replica.circuit.round == rounds
 
 
-async def test_an_engine_that_ends_a_connection_and_lists_nothing_is_out_at_once() -> None:
+async def test_an_engine_that_ends_a_connection_and_lists_nothing_is_asked_again_and_then_out() -> None:
     played = Played()
     async with watching(played, times=RARE) as watch:
         replica = await ready(watch)
@@ -321,7 +321,21 @@ async def test_an_engine_that_ends_a_connection_and_lists_nothing_is_out_at_once
         played.list = 500
         line.close()
         await until(lambda: not replica.circuit.closed)
-        assert (replica.missed, replica.circuit.why) == (0, "engine-error (status 500)")
+        assert (replica.missed, replica.circuit.why) == (MISSED, "engine-error (status 500)")
+
+
+async def test_one_question_that_fails_behind_a_loss_takes_nobody_out() -> None:
+    played = Played()
+    async with watching(played, times=RARE) as watch:
+        replica = await ready(watch)
+        rounds = replica.circuit.round
+        line = await kept(played)
+        played.list = 500
+        line.close()
+        await until(lambda: replica.missed == 1)
+        played.list = 200
+        await until(lambda: not replica.watched.lost)
+        assert (replica.circuit.round, replica.missed) == (rounds, 0)
 
 
 async def test_an_engine_that_sleeps_is_out_and_asked_nothing_until_it_is_woken_and_warm() -> None:
