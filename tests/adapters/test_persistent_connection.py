@@ -74,7 +74,7 @@ async def test_an_engine_that_ends_it_sooner_than_before_has_lost_it() -> None:
         engine.lines[0].reset()
         await until(lambda: connection.lost)
         assert await connection.fetch("/", timeout_s=1) == (200, b"pong")
-        assert connection.lost, "until somebody has found out why"
+        await until(lambda: connection.lost)  # until somebody has found out why
         assert len(engine.lines) == 2
         connection.settle()
         await until(lambda: not connection.lost)
