@@ -193,3 +193,11 @@ async def test_a_certificate_must_be_good_and_for_the_host_that_was_named() -> N
     assert context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert (connection.db, connection.username) == (3, "gateway")
+
+
+async def test_a_question_whether_it_is_there_says_what_is_wrong(server: RespServer, ledger: ValkeyLedger) -> None:
+    server.answers = [b"-NOPERM no\r\n", b"+PONG\r\n"]
+    with pytest.raises(Unavailable, match="NoPermissionError"):
+        await ledger.ping()
+    await ledger.ping()
+    assert ledger.ready
