@@ -135,14 +135,13 @@ class Enforcement(Generic[InboundT]):
         spool = ports.new_spool() if isinstance(dialect, FormBody) else None
         try:
             if dialect.upstream is None:
-                return passage.stamped(await self._list_models(inbound, record, grant, passage.lines))
+                return passage.stamped(await self._list_models(inbound, record, grant, passage.block))
             request = await self._judge(inbound, record, reading, grant, passage, spool)
             if not isinstance(request, UpstreamRequest):
                 return passage.stamped(request)
             del reading  # and the credential with it, for as long as the answer takes
-            passage.began(request)
             delivery = await ports.dispatcher.forward(request, inbound)
-            passage.ended(delivery)
+            passage.delivery = delivery
             return passage.stamped(self._close(record, delivery, dialect))
         except (Malformed, Unavailable) as cause:
             return passage.stamped(Refusal.of(cause))
@@ -248,14 +247,10 @@ class Enforcement(Generic[InboundT]):
         if spool is not None and isinstance(dialect, FormBody):
             request.body, request.upload = written(dialect, call, permit.changes, spool, ports.new_id())
         record.judge_ms = (ports.clock.ticks() - begun) * 1000
-        refusal = await passage.reserve(request, permit.most_tokens)
-        if refusal is not None:
-            return refusal
-        request.lines.append(passage.block)
-        return request
+        return await passage.reserve(request, permit.most_tokens) or request
 
     async def _list_models(
-        self, inbound: InboundT, record: AuditRecord, grant: Grant, limits: list[bytes]
+        self, inbound: InboundT, record: AuditRecord, grant: Grant, limits: bytes
     ) -> Refusal | None:
         """Answer ``GET /v1/models`` and ``/v1/models/{model}``: the client's models that the engines really serve."""
         endpoint = grant.endpoint
@@ -270,7 +265,7 @@ class Enforcement(Generic[InboundT]):
         if endpoint.model is not None and not listed:
             return Refusal.of(Deny(Reason.MODEL_NOT_PERMITTED))
         body = models_body(listed) if endpoint.model is None else model_body(listed[0])
-        inbound.answer(_OK, [*_lines(record.id), *limits, b"content-type: application/json\r\n"], body)
+        inbound.answer(_OK, [*_lines(record.id), limits, b"content-type: application/json\r\n"], body)
         record.verdict, record.status = Verdict.PERMIT, _OK
         record.outcome = Outcome.OK if inbound.answered else Outcome.CLIENT_LEFT
         return None

@@ -21,24 +21,14 @@ if TYPE_CHECKING:
 LOOKED_AT = 2
 """Holders that are looked at with each request, and forgotten if they are idle: more than can come with one."""
 
-_NS_PER_US = 1000
-
-
-def _ticks_us() -> int:
-    return time.monotonic_ns() // _NS_PER_US
-
-
-def _unix_us() -> int:
-    return time.time_ns() // _NS_PER_US
-
 
 class MemoryLedger:
     """The ``Ledger`` of one process.
 
-    ``ticks`` never go back; ``unix`` tells the day; both in microseconds.
+    ``ticks`` never go back; ``unix`` tells the day; both in nanoseconds.
     """
 
-    def __init__(self, ticks: Callable[[], int] = _ticks_us, unix: Callable[[], int] = _unix_us) -> None:
+    def __init__(self, ticks: Callable[[], int] = time.monotonic_ns, unix: Callable[[], int] = time.time_ns) -> None:
         self._ticks = ticks
         self._unix = unix
         self._tallies: OrderedDict[Holder, Tally] = OrderedDict()
@@ -51,22 +41,22 @@ class MemoryLedger:
             places[holder[:2]] += tally.open
         return places
 
-    async def count(self, holder: Holder, limit: Limit) -> None:
+    def count(self, holder: Holder, limit: Limit) -> None:
         """Count a request that is refused already."""
         now = self._ticks()
         self._tally(holder, now).count(limit, now)
 
-    async def enter(self, holder: Holder, limit: Limit) -> Lease | Refused:
+    def enter(self, holder: Holder, limit: Limit) -> Lease | Refused:
         """Let a request in, or not."""
         now = self._ticks()
         tally = self._tallies.get(holder) or self._tally(holder, now)
         return tally.enter(holder, limit, now)
 
-    async def reserve(self, lease: Lease, tokens: int) -> Refused | None:
+    def reserve(self, lease: Lease, tokens: int) -> Refused | None:
         """Count the most that a call can use."""
         return self._tallies[lease.holder].reserve(lease, tokens, self._ticks(), self._unix())
 
-    async def settle(self, lease: Lease, tokens: int) -> None:
+    def settle(self, lease: Lease, tokens: int) -> None:
         """Free the place and count what was used; the holder of a lease that is not settled is never forgotten."""
         if not lease.settled:
             self._tallies[lease.holder].settle(lease, tokens)
