@@ -135,7 +135,7 @@ class Enforcement(Generic[InboundT]):
         spool = ports.new_spool() if isinstance(dialect, FormBody) else None
         try:
             if dialect.upstream is None:
-                return passage.stamped(await self._list_models(inbound, record, grant, passage.block))
+                return passage.stamped(await self._list_models(inbound, record, grant, passage.lines))
             request = await self._judge(inbound, record, reading, grant, passage, spool)
             if not isinstance(request, UpstreamRequest):
                 return passage.stamped(request)
@@ -250,7 +250,7 @@ class Enforcement(Generic[InboundT]):
         return await passage.reserve(request, permit.most_tokens) or request
 
     async def _list_models(
-        self, inbound: InboundT, record: AuditRecord, grant: Grant, limits: bytes
+        self, inbound: InboundT, record: AuditRecord, grant: Grant, limits: list[bytes]
     ) -> Refusal | None:
         """Answer ``GET /v1/models`` and ``/v1/models/{model}``: the client's models that the engines really serve."""
         endpoint = grant.endpoint
@@ -265,7 +265,7 @@ class Enforcement(Generic[InboundT]):
         if endpoint.model is not None and not listed:
             return Refusal.of(Deny(Reason.MODEL_NOT_PERMITTED))
         body = models_body(listed) if endpoint.model is None else model_body(listed[0])
-        inbound.answer(_OK, [*_lines(record.id), limits, b"content-type: application/json\r\n"], body)
+        inbound.answer(_OK, [*_lines(record.id), *limits, b"content-type: application/json\r\n"], body)
         record.verdict, record.status = Verdict.PERMIT, _OK
         record.outcome = Outcome.OK if inbound.answered else Outcome.CLIENT_LEFT
         return None

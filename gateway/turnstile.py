@@ -50,12 +50,11 @@ class Turnstile:
         holder = self._holders[client.name]
         if client.each_subject:
             holder = self._holder(client, grant.principal)
-        lease = self._ledger.enter(holder, client.limit)
-        if not isinstance(lease, (Lease, Refused)):
-            lease = await lease
-        fields = self._fields[client.name]
-        if isinstance(lease, Refused):
-            return _refusal(lease, client.limit, fields)
+        lease, fields = self._ledger.enter(holder, client.limit), self._fields[client.name]
+        if not isinstance(lease, Lease):
+            lease = lease if isinstance(lease, Refused) else await lease
+            if isinstance(lease, Refused):
+                return _refusal(lease, client.limit, fields)
         return Passage(self._ledger, lease, fields, FACTS[grant.endpoint.dialect])
 
     def _holder(self, client: Client, principal: Principal) -> Holder:
@@ -85,13 +84,13 @@ class Passage:
         self.usage: Usage | None = None
 
     @property
-    def block(self) -> bytes:
-        """The header lines that say what is left, in one piece."""
-        return self._fields.of_lease(self._lease)
+    def lines(self) -> list[bytes]:
+        """The header lines that say what is left."""
+        return self._fields.of_lease(self._lease).splitlines(keepends=True)
 
     def stamped(self, refusal: Refusal | None) -> Refusal | None:
         """Say what is left in a refusal for another reason, too."""
-        return refusal if refusal is None or refusal.fields else replace(refusal, fields=(self.block,))
+        return refusal if refusal is None or refusal.fields else replace(refusal, fields=tuple(self.lines))
 
     async def reserve(self, request: UpstreamRequest, most_tokens: int) -> Refusal | None:
         """Count the most that a call can use, where its client's tokens are limited, and have its answer say so.
@@ -106,12 +105,12 @@ class Passage:
             limit = lease.limit
             if limit.tokens_per_minute is not None or limit.tokens_per_day is not None:
                 tokens = prompt + most_tokens
-                refused = self._ledger.reserve(lease, tokens if tokens < MOST else MOST)
+                most = tokens if tokens < MOST else MOST  # noqa: FURB136  (a call costs more)
+                refused = self._ledger.reserve(lease, most)
+                if refused is not None and not isinstance(refused, Refused):
+                    refused = await refused
                 if refused is not None:
-                    if not isinstance(refused, Refused):
-                        refused = await refused
-                    if refused is not None:
-                        return _refusal(refused, limit, self._fields)
+                    return _refusal(refused, limit, self._fields)
         self._request = request
         request.lines.append(self._fields.of_lease(lease))
         return None
@@ -126,7 +125,8 @@ class Passage:
                     tokens = (used.prompt or 0) + (used.completion or 0)
             else:
                 self.usage = request.meter.usage
-        settling = self._ledger.settle(self._lease, tokens if tokens < MOST else MOST)
+        most = tokens if tokens < MOST else MOST  # noqa: FURB136  (as above)
+        settling = self._ledger.settle(self._lease, most)
         if settling is not None:
             await settling
 
@@ -157,9 +157,8 @@ class Passage:
 
 
 def _refusal(refused: Refused, limit: Limit, fields: LimitFields) -> Refusal:
-    return Refusal.of_limit(
-        refused.reason, _sentence(refused, limit), retry_after=refused.retry_after, fields=(fields.of_refusal(refused),)
-    )
+    lines = fields.of_refusal(refused).splitlines(keepends=True)
+    return Refusal.of_limit(refused.reason, _sentence(refused, limit), retry_after=refused.retry_after, fields=lines)
 
 
 def _sentence(refused: Refused, limit: Limit) -> str:

@@ -99,12 +99,12 @@ class ValkeyLedger:
         """Let a request in, or not: one question."""
         lease_id = uuid4().hex
         verdict, wait, counted, reset = await self._enter(holder, limit, lease_id)
-        requests = Quota(limit.requests_per_minute, max(0, limit.requests_per_minute - counted), reset)
+        left = max(0, limit.requests_per_minute - counted)
         if verdict:
-            return Refused(_REFUSALS[verdict], wait, requests)
+            return Refused(_REFUSALS[verdict], wait, Quota(limit.requests_per_minute, left, reset))
         self._held.setdefault(holder, set()).add(lease_id)
         self.open[holder[:2]] += 1
-        return Lease(holder, limit, requests, lease_id)
+        return Lease(holder, limit, left, lease_id)
 
     async def reserve(self, lease: Lease, tokens: int) -> Refused | None:
         """Count the most that a call can use: one question."""
@@ -115,13 +115,15 @@ class ValkeyLedger:
         refused, wait, used, reset, spent, day, into_day = await self._ask(
             self._scripts.reserve, (sums, calls), (lease.id, *numbers)
         )
-        if per_minute is not None:
-            lease.minute = Quota(per_minute, max(0, per_minute - used), reset)
-        if per_day is not None:
-            lease.day = Quota(per_day, max(0, per_day - spent), DAY_US - into_day)
+        minute = None if per_minute is None else Quota(per_minute, max(0, per_minute - used), reset)
+        today = None if per_day is None else Quota(per_day, max(0, per_day - spent), DAY_US - into_day)
         if refused:
-            return Refused(Reason.OVER_TOKENS, wait, lease.requests, lease.minute, lease.day)
+            return Refused(Reason.OVER_TOKENS, wait, lease.requests, minute, today)
         lease.reserved, lease.on_day = tokens, day
+        if minute is not None:
+            lease.minute_left = minute.left
+        if today is not None:
+            lease.day_left, lease.day_reset_us = today.left, today.reset_us
         return None
 
     async def settle(self, lease: Lease, tokens: int) -> None:

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
     from gateway.limits.limit import Limit
 
 # Of whoever was let in a moment ago, with a minute still to go; what is left is filled in.
-_REQUESTS = (
-    b"x-ratelimit-remaining-requests: %d\r\nx-ratelimit-reset-requests: 1m0s\r\n"
-    b'ratelimit: "requests";r=%d;t=60'
-)
+_REQUESTS = b'x-ratelimit-remaining-requests: %d\r\nx-ratelimit-reset-requests: 1m0s\r\nratelimit: "requests";r=%d;t=60'
 _TOKENS = (
     b', "tokens";r=%%d;t=60\r\n'
     b"x-ratelimit-limit-tokens: %d\r\nx-ratelimit-remaining-tokens: %%d\r\nx-ratelimit-reset-tokens: 1m0s\r\n"
@@ -73,7 +70,15 @@ class LimitFields:
         return (
             b"%bx-ratelimit-remaining-requests: %d\r\nx-ratelimit-reset-requests: %b\r\n"
             b'ratelimit: "requests";r=%d;t=%d%b\r\n%b'
-        ) % (self._fixed, requests.left, duration(requests.reset_us), requests.left, _seconds(requests.reset_us), rest, triple)
+        ) % (
+            self._fixed,
+            requests.left,
+            duration(requests.reset_us),
+            requests.left,
+            _seconds(requests.reset_us),
+            rest,
+            triple,
+        )
 
 
 def _seconds(us: int) -> int:

@@ -65,8 +65,18 @@ class Lease:
     """
 
     __slots__ = (
-        "day_left", "day_reset_us", "entry", "holder", "id", "left", "limit", "minute_left", "on_day", "reserved", "settled"
-    )  # fmt: skip
+        "day_left",
+        "day_reset_us",
+        "entry",
+        "holder",
+        "id",
+        "left",
+        "limit",
+        "minute_left",
+        "on_day",
+        "reserved",
+        "settled",
+    )
 
     def __init__(self, holder: Holder, limit: Limit, left: int, lease_id: str = "") -> None:
         self.holder = holder

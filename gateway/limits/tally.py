@@ -74,9 +74,10 @@ class Tally:
         lease.on_day = midnight
         if per_minute is not None:
             lease.entry = tokens.add(amount, now)
-            lease.minute_left = per_minute - tokens.used
+            left = per_minute - tokens.used
+            lease.minute_left = left if left > 0 else 0  # noqa: FURB136  (a call costs more)
         if per_day is not None:
-            lease.day_left = per_day - spent
+            lease.day_left = max(0, per_day - spent)
             lease.day_reset_us = (midnight - unix) // _NS
         return None
 
@@ -94,10 +95,7 @@ class Tally:
     def idle(self, now: int, unix: int) -> bool:
         """Tell whether nothing that is remembered makes a difference any more."""
         return not (
-            self.open
-            or self._counted(now)
-            or self._tokens.reset(now)
-            or (self._spent and unix < self._midnight)
+            self.open or self._counted(now) or self._tokens.reset(now) or (self._spent and unix < self._midnight)
         )
 
     def _counted(self, now: int) -> int:
