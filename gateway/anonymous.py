@@ -9,17 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gateway.policy.decide import accepted
+from gateway.policy.decide import accepted, endpoint_for
+from gateway.policy.model import Endpoint
 from gateway.policy.plane_metadata import metadata_of, refused_question
 from gateway.wire.cors import CorsRule
+from gateway.wire.headers import RequestHeaders
+from gateway.wire.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gateway.policy.decision import Deny
     from gateway.policy.model import Plane
-    from gateway.wire.headers import RequestHeaders
-    from gateway.wire.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +61,15 @@ class Anonymous:
             return None
         preflight = self._cors.preflight(headers.origin, raw, accepted(self._plane, methods))
         return None if preflight is None else Notice(preflight)
+
+    def plain_questions(self) -> dict[tuple[str, bytes], Endpoint]:
+        """Give the endpoints by method and target, where a target leads to one of them and to no notice."""
+        plane, fields = self._plane, RequestHeaders("")
+        found: dict[tuple[str, bytes], Endpoint] = {}
+        for path, methods in plane.endpoints.items():
+            target = Target.parse(path)
+            for method in methods:
+                endpoint = endpoint_for(plane, method, target)
+                if isinstance(endpoint, Endpoint) and self.notice(method, target, fields, ()) is None:
+                    found[method, path] = endpoint
+        return found

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING
 import orjson
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from gateway.dialects.call import Usage
     from gateway.reasons import Reason
 
@@ -34,6 +32,8 @@ class Verdict(StrEnum):
     DENY = "deny"
     FAILURE = "failure"
 
+    __hash__ = str.__hash__  # that of Enum is a call of Python
+
 
 class Outcome(StrEnum):
     """How the answer to a permitted request ended."""
@@ -43,6 +43,8 @@ class Outcome(StrEnum):
     ENGINE_DIED = "engine-died"
     IDLE = "idle"
     DRAINING = "draining"
+
+    __hash__ = str.__hash__
 
 
 @dataclass(slots=True)
@@ -78,7 +80,7 @@ class AuditRecord:
     engine: str | None = None
     engine_status: int | None = None
     outcome: Outcome | None = None
-    changes: Sequence[str] = ()
+    changes: tuple[str, ...] = ()
     usage: Usage | None = None
     bytes_in: int = 0
     bytes_out: int = 0
@@ -89,9 +91,6 @@ class AuditRecord:
 
     def to_json(self) -> bytes:
         """Write the record as one line of JSON in ASCII, without a line end."""
-        reason, outcome, usage = self.reason, self.outcome, self.usage
-        head, judge, first_byte, total = self.head_ms, self.judge_ms, self.first_byte_ms, self.total_ms
-        permitted = self.verdict is Verdict.PERMIT
         facts = (
             self.plane,
             self.listener,
@@ -101,43 +100,61 @@ class AuditRecord:
             self.target,
             self.endpoint,
             self.client,
-            self.subject and self.subject[:LONGEST_TEXT],
+            self.subject,
             self.credential,
             self.model,
-            self.verdict._value_,  # plain text: the hash of a member is a call of Python
-            reason and reason._value_,
-            self.detail[:LONGEST_TEXT],
+            self.verdict,
+            self.reason,
+            self.detail,
             self.status,
             self.engine,
             self.engine_status,
-            outcome and outcome._value_,
-            tuple(self.changes),
+            self.outcome,
+            self.changes,
             self.policy,
         )
-        if head is None or judge is None or first_byte is None or total is None:
-            times = b'{"head":%b,"judge":%b,"first_byte":%b,"total":%b}' % (
-                *(b"null" if time is None else b"%.3f" % time for time in (head, judge, first_byte, total)),
-            )
-        else:
-            times = b'{"head":%.3f,"judge":%.3f,"first_byte":%.3f,"total":%.3f}' % (head, judge, first_byte, total)
-        return (
-            b'{"time":"%b.%06dZ","id":"%b","client_request_id":%b,"cf_ray":%b,'
-            b'"usage":%b,"bytes_in":%d,"bytes_out":%d,"ms":%b,%b'
-        ) % (
-            _second(int(self.time)),
-            self.time % 1 * 1_000_000,
-            self.id.encode("ascii"),
-            b"null" if self.client_request_id is None else _line(self.client_request_id),
-            b"null" if self.cf_ray is None else _line(self.cf_ray),
-            b"null" if usage is None else _counts(usage),
-            self.bytes_in,
-            self.bytes_out,
-            times,
-            # Texts of those who are refused are many and theirs: they must not push out what is read often.
-            _written(facts) if permitted else _written.__wrapped__(facts),
+        # Texts of those who are refused are many and theirs: they must not push out what is read often.
+        rest = _written(facts) if self.verdict is Verdict.PERMIT else _written.__wrapped__(facts)
+        time, usage = self.time, self.usage
+        second = int(time)
+        begin = (
+            _second(second),
+            (time - second) * 1_000_000,
+            self.id.encode(),
+            _NULL if self.client_request_id is None else _line(self.client_request_id),
+            _NULL if self.cf_ray is None else _line(self.cf_ray),
         )
+        head, judge, first_byte, total = self.head_ms, self.judge_ms, self.first_byte_ms, self.total_ms
+        if usage is not None and not usage.estimated:
+            try:
+                return _WHOLE % (
+                    *begin,
+                    usage.prompt,
+                    usage.completion,
+                    _NULL if usage.reasoning is None else b"%d" % usage.reasoning,
+                    self.bytes_in,
+                    self.bytes_out,
+                    head,
+                    judge,
+                    first_byte,
+                    total,
+                    rest,
+                )
+            except TypeError:  # one of the numbers is not known
+                pass
+        counts, times = _counts(usage), _times(head, judge, first_byte, total)
+        return _LINE % (*begin, counts, self.bytes_in, self.bytes_out, times, rest)
 
 
+_NULL = b"null"
+_LINE = (
+    b'{"time":"%b.%06dZ","id":"%b","client_request_id":%b,"cf_ray":%b,'
+    b'"usage":%b,"bytes_in":%d,"bytes_out":%d,"ms":%b,%b'
+)
+# In one go, since each further one costs as much as ten fields.
+_WHOLE = _LINE.replace(b'"usage":%b', b'"usage":{"prompt":%d,"completion":%d,"reasoning":%b}').replace(
+    b'"ms":%b', b'"ms":{"head":%.3f,"judge":%.3f,"first_byte":%.3f,"total":%.3f}'
+)
 _FACTS = (
     "plane", "listener", "peer", "edge_ip", "method", "target", "endpoint", "client", "subject", "credential", "model",
     "verdict", "reason", "detail", "status", "engine", "engine_status", "outcome", "changes", "policy",
@@ -155,15 +172,22 @@ def _bounded(fact: object) -> object:
         return escaped(fact)
     if type(fact) is tuple:
         return [change[:LONGEST_TEXT] for change in fact[:MOST_CHANGES]]
-    return fact[:LONGEST_TEXT] if type(fact) is str else fact
+    return fact[:LONGEST_TEXT] if isinstance(fact, str) else fact
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=1024)  # the seconds in which open streams began
 def _second(time: int) -> bytes:
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%S").encode("ascii")
 
 
-def _counts(usage: Usage) -> bytes:
+def _times(*times: float | None) -> bytes:
+    written = (_NULL if time is None else b"%.3f" % time for time in times)
+    return b'{"head":%b,"judge":%b,"first_byte":%b,"total":%b}' % (*written,)
+
+
+def _counts(usage: Usage | None) -> bytes:
+    if usage is None:
+        return _NULL
     counts = {"prompt": usage.prompt, "completion": usage.completion, "reasoning": usage.reasoning}
     return _line(counts | {"estimated": True} if usage.estimated else counts)
 

@@ -23,6 +23,7 @@ from gateway.limits.waiting_room import RANKS
 from gateway.policy.cache_salt import isolated
 from gateway.policy.decide import admit, endpoint_for, judge
 from gateway.policy.decision import Deny, told
+from gateway.policy.model import Endpoint
 from gateway.policy.usage_wish import usage_wish
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
 from gateway.reasons import Malformed, Reason, Unavailable
@@ -37,10 +38,11 @@ if TYPE_CHECKING:
 
     from gateway.dialects.call import Dialect
     from gateway.dialects.openai_models import ServedModel
+    from gateway.gatehouse import Visitor
     from gateway.identity.credential import Credential
     from gateway.policy.decision import Grant
-    from gateway.policy.model import Deadlines, Endpoint, Plane
-    from gateway.ports import Inbound, Ports, Spool
+    from gateway.policy.model import Deadlines, Plane
+    from gateway.ports import Ports, Spool
     from gateway.turnstile import Passage
     from gateway.wire.hosts import HostRule
 
@@ -52,11 +54,12 @@ class _Reading:
     endpoint: Endpoint
     headers: RequestHeaders
     credential: Credential
-    asked: dpop.Asked
 
 
 _ALWAYS = (b"cache-control: no-store\r\n", b"x-content-type-options: nosniff\r\n")
 _OK = 200
+# Looked up once: a member of an Enum, named where it is used, costs as much as a call.
+_PERMIT, _DELIVERED, _WELL = Verdict.PERMIT, Ending.DELIVERED, Outcome.OK
 
 
 class Enforcement(Generic[InboundT]):
@@ -70,10 +73,10 @@ class Enforcement(Generic[InboundT]):
         self._gatehouse = Gatehouse(plane, ports.authenticator, ports.clock, ports.proofs)
         endpoints = [endpoint for by_method in plane.endpoints.values() for endpoint in by_method.values()]
         self._endpoints = {endpoint.name: endpoint for endpoint in endpoints}
-        self._targets = {path: Target.parse(path) for path in plane.endpoints}  # what nearly everybody asks for
         self._deadlines = {endpoint.name: _resolved(endpoint.deadlines, deadlines) for endpoint in endpoints}
         self._default_dialect = DIALECTS["openai-chat"]
         self._anonymous = Anonymous(plane)
+        self._plain = self._anonymous.plain_questions()  # what nearly everybody asks for
 
     async def serve(self, inbound: InboundT) -> None:
         """Answer one request and record it, whatever happens."""
@@ -84,7 +87,10 @@ class Enforcement(Generic[InboundT]):
         record.method = inbound.method
         record.target = inbound.target
         try:
-            refusal = await self._outcome(inbound, record, begun)
+            try:
+                refusal = await self._lead(inbound, record, begun)
+            except Exception as error:  # noqa: BLE001  (sorted there)
+                refusal = self._refusal_of(error, record)
             if refusal is not None:
                 self._refuse(inbound, record, refusal)
         except BaseException:  # cancelled: the gateway stops before the answer is whole
@@ -97,31 +103,30 @@ class Enforcement(Generic[InboundT]):
             record.total_ms = (ports.clock.ticks() - begun) * 1000
             ports.journal.note(record)
 
-    async def _outcome(self, inbound: InboundT, record: AuditRecord, begun: float) -> Refusal | None:
-        """Walk through the rooms and turn whatever ends the walk into a refusal; ``None``: none is to be answered."""
-        try:
-            return await self._lead(inbound, record, begun)
-        except (Malformed, Unavailable) as cause:
-            return Refusal.of(cause)
-        except ConnectionError:
+    def _refusal_of(self, error: Exception, record: AuditRecord) -> Refusal | None:
+        """Turn whatever ended the walk into a refusal; ``None``: none is to be answered."""
+        if isinstance(error, Malformed | Unavailable):
+            return Refusal.of(error)
+        if isinstance(error, ConnectionError):
             record.verdict, record.outcome = Verdict.PERMIT, Outcome.CLIENT_LEFT  # as far as it came
             return None
-        except Exception as error:  # noqa: BLE001  (a bug of ours: the caller gets no detail, the operator the place)
-            self._ports.report_bug(record.id, error)
-            return Refusal.of(Unavailable(Reason.INTERNAL, type(error).__name__))
+        self._ports.report_bug(record.id, error)  # a bug of ours: the caller gets no detail, the operator the place
+        return Refusal.of(Unavailable(Reason.INTERNAL, type(error).__name__))
 
     async def _lead(self, inbound: InboundT, record: AuditRecord, begun: float) -> Refusal | None:
         """Walk through the rooms; give the refusal, or ``None`` when an answer is out."""
         ports = self._ports
         reading = self._read(inbound, record)
-        if isinstance(reading, Deny):
-            return Refusal.of(reading)
-        if isinstance(reading, Notice):
+        if not isinstance(reading, _Reading):
+            if isinstance(reading, Deny):
+                return Refusal.of(reading)
             await self._notify(inbound, record, reading)
             return None
-        visitor = await self._gatehouse.enter(reading.credential, reading.headers, inbound.peer, reading.asked)
+        visitor = self._gatehouse.known(reading.credential, reading.headers, inbound.peer)
+        visitor = visitor or await self._identified(inbound, reading)
         record.subject = visitor.principal.subject
-        grant = admit(self.plane, reading.endpoint, visitor.principal, visitor.address, ports.clock.today())
+        today = ports.clock.today()
+        grant = admit(self.plane, reading.endpoint, visitor.principal, visitor.address, today)
         if isinstance(grant, Deny):
             if grant.client is not None:
                 await self._turnstile.count(grant.client, visitor.principal)
@@ -136,7 +141,7 @@ class Enforcement(Generic[InboundT]):
         try:
             if dialect.upstream is None:
                 return passage.stamped(await self._list_models(inbound, record, grant, passage.lines))
-            request = await self._judge(inbound, record, reading, grant, passage, spool)
+            request = await self._judge(inbound, record, reading, grant, passage, spool, today)
             if not isinstance(request, UpstreamRequest):
                 return passage.stamped(request)
             del reading  # and the credential with it, for as long as the answer takes
@@ -151,13 +156,20 @@ class Enforcement(Generic[InboundT]):
             await passage.leave()
             record.usage = passage.usage
 
+    async def _identified(self, inbound: InboundT, reading: _Reading) -> Visitor:
+        """Find out who calls, where it is not known yet."""
+        path = Target.parse(inbound.target).path.decode("ascii")
+        asked = dpop.Asked(inbound.method, reading.headers.host, path, inbound.certificate)
+        return await self._gatehouse.enter(reading.credential, reading.headers, inbound.peer, asked)
+
     def _read(self, inbound: InboundT, record: AuditRecord) -> _Reading | Notice | Deny:
         """Room 2: syntax, then host, path, method, query, credential; a notice where no caller is needed."""
         if inbound.refusal is not None:
             raise inbound.refusal
         not_canonical = None
+        endpoint = self._plain.get((inbound.method, inbound.target))
         try:
-            target = self._targets.get(inbound.target) or Target.parse(inbound.target)
+            target = None if endpoint else Target.parse(inbound.target)
         except Malformed as malformed:
             if malformed.reason is not Reason.TARGET_NOT_CANONICAL:
                 raise
@@ -170,21 +182,21 @@ class Enforcement(Generic[InboundT]):
         record.cf_ray = headers.cf_ray
         if not self._ports.journal.ready:
             raise Unavailable(Reason.AUDIT_UNAVAILABLE)
-        if target is None:
-            raise not_canonical or Malformed(Reason.TARGET_MALFORMED)
-        notice = self._anonymous.notice(inbound.method, target, headers, raw)
-        if notice is not None:
-            return notice
-        endpoint = endpoint_for(self.plane, inbound.method, target)
-        if isinstance(endpoint, Deny):
-            return endpoint
+        if endpoint is None:
+            if target is None:
+                raise not_canonical or Malformed(Reason.TARGET_MALFORMED)
+            found = self._anonymous.notice(inbound.method, target, headers, raw) or endpoint_for(
+                self.plane, inbound.method, target
+            )
+            if not isinstance(found, Endpoint):
+                return found
+            endpoint = found
         record.endpoint = endpoint.name
         if endpoint.dialect not in DIALECTS:
             return Deny(Reason.NO_SUCH_ENDPOINT, record=f"dialect {endpoint.dialect} is not served by this version")
         credential = self._gatehouse.read(headers, inbound.peer)
         record.credential = credential.kind._value_
-        asked = dpop.Asked(inbound.method, headers.host, target.path.decode("ascii"), inbound.certificate)
-        return _Reading(endpoint, headers, credential, asked)
+        return _Reading(endpoint, headers, credential)
 
     async def _notify(self, inbound: InboundT, record: AuditRecord, notice: Notice) -> None:
         """Answer what needs no caller."""
@@ -201,6 +213,7 @@ class Enforcement(Generic[InboundT]):
         grant: Grant,
         passage: Passage,
         spool: Spool | None,
+        today: str,
     ) -> UpstreamRequest | Refusal:
         """Rooms 4 and 5: the body, only now read; the judgement; what is sent instead; the tokens that it may cost."""
         ports = self._ports
@@ -211,14 +224,17 @@ class Enforcement(Generic[InboundT]):
             call = await receive(inbound, reading.headers, at_most, dialect, spool)
             begun = ports.clock.ticks()
         else:
-            body = await _body(inbound, reading.headers, at_most)
+            if not media_type_is_json(reading.headers.content_type):
+                raise Malformed(Reason.MEDIA_TYPE_NOT_ACCEPTED, "this endpoint takes application/json in UTF-8")
+            check_announced(reading.headers, at_most)
+            body = await inbound.read_body(at_most)
             begun = ports.clock.ticks()
             call = dialect.read(body)
             del body  # it may hold images: from here on, what was parsed is the only copy
         permit = judge(self.plane, grant, call)
         if isinstance(permit, Deny):
             return Refusal.of(permit)
-        salt = ports.salts.salt(self.plane.name, grant.client.name, ports.clock.today())
+        salt = ports.salts.salt(self.plane.name, grant.client.name, today)
         permit = isolated(permit, FACTS[endpoint.dialect], salt)
         if permit.model is None or dialect.upstream is None:
             message = f"dialect {dialect.name} was permitted without a model"
@@ -242,7 +258,7 @@ class Enforcement(Generic[InboundT]):
             hides_usage=bool(wish),
             rank=RANKS[grant.client.limit.priority],
             model=permit.model.served_as,
-            mark=mark(grant.client.name, call.fields),
+            mark=mark(grant.client.name, call.fields) if ports.dispatcher.chooses(permit.model.engine) else None,
         )
         if spool is not None and isinstance(dialect, FormBody):
             request.body, request.upload = written(dialect, call, permit.changes, spool, ports.new_id())
@@ -285,13 +301,13 @@ class Enforcement(Generic[InboundT]):
 
     def _close(self, record: AuditRecord, delivery: Delivery, dialect: Dialect) -> Refusal | None:
         """Write into the record how a dispatch ended; give the refusal that the caller has yet to get."""
-        record.verdict = Verdict.PERMIT
+        record.verdict = _PERMIT
         record.engine_status = delivery.engine_status
         if delivery.first_byte_s is not None:
             record.first_byte_ms = delivery.first_byte_s * 1000
-        if delivery.ending is Ending.DELIVERED:
+        if delivery.ending is _DELIVERED:
             record.status = _OK
-            record.outcome = Outcome.ENGINE_DIED if delivery.detail else Outcome.OK
+            record.outcome = Outcome.ENGINE_DIED if delivery.detail else _WELL
             record.detail = delivery.detail
         elif delivery.ending is Ending.CLIENT_LEFT:
             record.outcome = Outcome.CLIENT_LEFT
@@ -311,8 +327,8 @@ class Enforcement(Generic[InboundT]):
         if refusal.made_here:
             ours = refusal.status >= 500 or refusal.reason in _ENGINES  # noqa: PLR2004
             record.verdict = Verdict.FAILURE if ours else Verdict.DENY
-        if record.outcome is None and refusal.reason in _ENGINES:
-            record.outcome = Outcome.ENGINE_DIED  # it was never reached
+        if record.outcome is None and refusal.reason in _UNREACHED:
+            record.outcome = Outcome.ENGINE_DIED
         if inbound.answered:
             record.status = _OK  # the head was out: the stream was cut off
             return
@@ -355,19 +371,12 @@ whatever went wrong inside ends with this connection.
 
 
 _ENGINES = frozenset(reason for reason in Reason if reason.value.startswith("engine-"))
+_UNREACHED = _ENGINES - {Reason.ENGINE_OVERLOADED}  # who is sent away from the line before an engine never met it
 
 _OUTCOMES = {
     (Reason.ENGINE_TIMEOUT, "idle"): Outcome.IDLE,
     (Reason.DRAINING, ""): Outcome.DRAINING,
 }
-
-
-async def _body(inbound: Inbound, headers: RequestHeaders, at_most: int) -> bytes:
-    """Read a body that says what it is. Raises ``Malformed`` with the body's reasons."""
-    if not media_type_is_json(headers.content_type):
-        raise Malformed(Reason.MEDIA_TYPE_NOT_ACCEPTED, "this endpoint takes application/json in UTF-8")
-    check_announced(headers, at_most)
-    return await inbound.read_body(at_most)
 
 
 def _lines(request_id: str) -> list[bytes]:

@@ -68,6 +68,13 @@ class Gatehouse:
         except Malformed as refusal:
             raise self._counted(refusal, self._failures, None if self._edge else _place(peer)) from None
 
+    def known(self, credential: Credential, headers: RequestHeaders, peer: str | None) -> Visitor | None:
+        """Tell who it is where nobody and nothing has to be asked again; ``None``: ``enter`` finds out."""
+        principal = self._authenticator.known(credential, self._clock.now())
+        if principal is None or principal.bound_to is not None or credential.proof is not None:
+            return None
+        return Visitor(principal, headers.cf_connecting_ip if self._edge else peer)
+
     async def enter(
         self, credential: Credential, headers: RequestHeaders, peer: str | None, asked: dpop.Asked
     ) -> Visitor:
@@ -76,12 +83,8 @@ class Gatehouse:
         Raises ``Malformed(CREDENTIAL_INVALID)``, ``Unavailable(KEYS_UNAVAILABLE)`` and
         ``Unavailable(FAILURES_THROTTLED)``.
         """
-        now = self._clock.now()
         address = headers.cf_connecting_ip if self._edge else peer
-        principal = self._authenticator.known(credential, now)
-        if principal is None or principal.bound_to is not None or credential.proof is not None:
-            principal = await self._identified(credential, address, asked, now)
-        return Visitor(principal, address)
+        return Visitor(await self._identified(credential, address, asked, self._clock.now()), address)
 
     async def open_edge(self, assertion: bytes | None) -> None:
         """Open the lock of the edge, where there is one, for a request without a credential of its own."""

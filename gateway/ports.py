@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from gateway.dialects.meter import Meter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 
     from gateway.audit import AuditRecord
     from gateway.dialects.call import Dialect
@@ -170,7 +170,10 @@ InboundT_contra = TypeVar("InboundT_contra", bound=Inbound, contravariant=True)
 class Dispatcher(Protocol[InboundT_contra]):
     """Room 6: sends a request to its engine and the answer to the caller."""
 
-    async def forward(self, request: UpstreamRequest, inbound: InboundT_contra) -> Delivery:
+    def chooses(self, engine: str) -> bool:
+        """Tell whether an engine has several replicas, so that the mark of a request matters."""
+
+    def forward(self, request: UpstreamRequest, inbound: InboundT_contra) -> Coroutine[Any, Any, Delivery]:
         """Relay one call. Raises ``Unavailable`` when the engine cannot be reached."""
 
 

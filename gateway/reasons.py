@@ -63,6 +63,8 @@ class Reason(StrEnum):
     DRAINING = "draining"
     INTERNAL = "internal"
 
+    __hash__ = str.__hash__  # that of Enum is a call of Python, and each request looks one up in some table
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -159,8 +159,10 @@ class Listener(uvicorn.Server):
         await self.shutdown(self._sockets)
         for task in self.server_state.tasks:
             task.cancel()
-        if self.server_state.tasks:
-            await asyncio.wait(self.server_state.tasks, timeout=1.0)  # their records are still to be written
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                while self.server_state.tasks:  # noqa: ASYNC110  (records are to be written; uvicorn's set has no event)
+                    await asyncio.sleep(0.01)
         release(self._address)
 
 
@@ -185,6 +187,7 @@ class _Process:
             name: ServerCertificate(TlsFiles(f"GATEWAY_TLS__{name.upper().replace('-', '_')}", *files))
             for name, files in settings.tls_files.items()
         }
+        metrics.certificates = self._certificates
         self._planes = [self._listener(name, app, protocol) for name, app in gateway.apps.items()]
         self._ops: list[Listener] = []
         if OPS in settings.listeners:

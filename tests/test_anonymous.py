@@ -67,3 +67,17 @@ def test_a_plane_that_says_nothing_has_nothing_to_tell() -> None:
     assert closed.metadata is None
     assert closed.lines(PAGE) == ()
     assert closed.notice("OPTIONS", Target.parse(b"/v1/models"), RequestHeaders("gateway", origin=PAGE), ASKS) is None
+
+
+def test_a_question_is_plain_where_its_target_leads_to_one_endpoint_and_no_notice() -> None:
+    plain = Anonymous(OPEN).plain_questions()
+    assert plain["POST", b"/v1/chat/completions"] is OPEN.endpoints[b"/v1/chat/completions"]["POST"]
+    assert set(plain) == {(method, path) for path, methods in OPEN.endpoints.items() for method in methods}
+    model = OPEN.endpoints[b"/v1/chat/completions"]["POST"]
+    hidden = replace(OPEN, endpoints={**OPEN.endpoints, DOCUMENT: {"GET": model}, b"/sleep": {"POST": SLEEP}})
+    assert set(Anonymous(hidden).plain_questions()) == set(plain)
+
+
+SLEEP = replace(
+    OPEN.endpoints[b"/v1/chat/completions"]["POST"], dialect="engine-sleep", query={"level": frozenset({"1"})}
+)

@@ -54,7 +54,7 @@ def test_a_permitted_request_is_told_whole() -> None:
         engine="main",
         engine_status=200,
         outcome=Outcome.OK,
-        changes=["lower max_tokens"],
+        changes=("lower max_tokens",),
         usage=Usage(1, 2, None),
         bytes_in=10,
         bytes_out=20,
@@ -130,7 +130,7 @@ def test_a_lone_surrogate_is_replaced_because_no_reader_would_take_it() -> None:
 def test_every_text_that_a_caller_chooses_is_bounded() -> None:
     long = "a" * 10_000
     record = _written(
-        method=long, target=b"/" + long.encode(), subject=long, model=long, detail=long, changes=[long] * 1000
+        method=long, target=b"/" + long.encode(), subject=long, model=long, detail=long, changes=(long,) * 1000
     )
     assert {len(record[key]) for key in ("method", "target", "subject", "model", "detail")} == {LONGEST_TEXT}
     assert len(record["changes"]) == MOST_CHANGES

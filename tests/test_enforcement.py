@@ -135,6 +135,10 @@ class Dispatch:
         self.produced = 0
         self.requests: list[UpstreamRequest] = []
 
+    def chooses(self, engine: str) -> bool:
+        """Have one replica."""
+        return False
+
     async def forward(self, request: UpstreamRequest, inbound: Door) -> Delivery:
         self.requests.append(request)
         request.meter.usage = self.usage
@@ -778,6 +782,18 @@ async def test_a_dispatch_that_fails_is_answered_only_if_no_head_is_out(
         assert told(door)[0] == record.status == ANSWERS[reason].status
         assert detail in told(door)[2]["error"]["message"]
         assert (f"; deadline={detail}" in told(door)[1]["proxy-status"]) == (reason is Reason.ENGINE_TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    "reason, outcome", [(Reason.ENGINE_UNAVAILABLE, Outcome.ENGINE_DIED), (Reason.ENGINE_OVERLOADED, None)]
+)
+async def test_who_is_sent_away_from_the_line_before_an_engine_met_none_that_could_die(
+    reason: Reason, outcome: Outcome | None
+) -> None:
+    house = House(ending=Unavailable(reason, "as a dispatcher says", retry_after=1))
+    record = await house.serve(ask())
+    assert (record.verdict, record.reason, record.outcome) == (Verdict.FAILURE, reason, outcome)
+    assert (record.engine, record.engine_status, record.status) == ("main", None, ANSWERS[reason].status)
 
 
 async def test_a_client_that_leaves_during_the_answer_gets_none() -> None:

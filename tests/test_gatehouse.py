@@ -110,7 +110,9 @@ class House:
         scheme = "DPoP" if "dpop" in fields else "Bearer"
         asked = ASKED._replace(certificate=fields.pop("certificate", None))
         headers = RequestHeaders("llm.example.com", f"{scheme} {text}".encode(), **fields)
-        return await self.gatehouse.enter(self.gatehouse.read(headers, peer), headers, peer, asked)
+        credential = self.gatehouse.read(headers, peer)
+        known = self.gatehouse.known(credential, headers, peer)
+        return known or await self.gatehouse.enter(credential, headers, peer, asked)
 
     async def reason(self, text: str, peer: str | None = "192.0.2.1", **fields: Any) -> Reason:  # noqa: ANN401
         return (await self.refusal(text, peer, **fields)).reason

@@ -98,6 +98,10 @@ async def test_a_place_is_taken_until_the_answer_has_ended() -> None:
     forward = rooms.dispatch.forward
 
     class Slow:
+        def chooses(self, engine: str) -> bool:
+            """Have one replica."""
+            return False
+
         async def forward(self, request: Any, inbound: Any) -> Delivery:  # noqa: ANN401
             await held.wait()
             return await forward(request, inbound)

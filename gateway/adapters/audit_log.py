@@ -67,12 +67,13 @@ class AuditLog:
 
     def write(self, record: bytes) -> None:
         """Take one record; it is written in this turn of the event loop, or as soon as that is possible."""
-        if self._buffered + len(record) >= BUFFERED_AT_MOST:
+        buffered = self._buffered + len(record) + 1
+        if buffered > BUFFERED_AT_MOST:
             self.lost += 1
             _log.error("audit record lost", lost=self.lost, sampled=True)
             return
         self._lines.append(record + b"\n")
-        self._buffered += len(record) + 1
+        self._buffered = buffered
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._turn)
@@ -126,6 +127,10 @@ class AuditLog:
 
     def _drop(self, written: int) -> None:
         """Forget the lines that are out; of one that is half out, remember how far."""
+        if written == self._buffered - self._begun:  # nearly always
+            self._lines.clear()
+            self._buffered = self._begun = 0
+            return
         self._begun += written
         while self._lines and self._begun >= len(self._lines[0]):
             line = self._lines.popleft()

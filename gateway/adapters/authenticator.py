@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from gateway.identity.presented_token import PresentedToken
     from gateway.policy.model import Plane
 
+_ACCESS_TOKEN = CredentialKind.ACCESS_TOKEN  # looked up once: nearly every request brings one
+
 
 def signers_of(plane: Plane) -> Mapping[str, AccessTokenIssuer | CloudflareAccess]:
     """Give those whose keys a plane needs, by caller: what ``KeySets.keep`` is told of all planes together."""
@@ -61,7 +63,7 @@ class Authenticator:
         if self._edge is not None and self._locks.get(credential.assertion or "", now) is None:
             return None
         kind = credential.kind
-        if kind is CredentialKind.ACCESS_TOKEN:
+        if kind is _ACCESS_TOKEN:
             return self._tokens.get(credential.text, now)
         if kind is CredentialKind.CLOUDFLARE_ACCESS:
             return self._assertions.get(credential.text, now)

@@ -8,7 +8,6 @@ whoever streams looks at ``paused`` and is told through ``exchange.client_ready(
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import struct
 from operator import itemgetter
@@ -16,10 +15,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from gateway.adapters.walk import Promise
 from gateway.reasons import Malformed, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncGenerator, Iterable
 
     from gateway.adapters.edge import EdgeProtocol
 
@@ -46,13 +46,14 @@ class Downstream:
     ``refusal`` is set where the connection's parser could not read the head, ``body_fault`` where it could not read on
     behind it. ``body``: what arrived and was not read yet; ``more_body``: the rest follows. ``answered``: the status
     line is on its way, so that a failure can only cut the answer off. ``complete``: the answer is out to its end, or
-    cut off. ``disconnected``: the client left before that.
+    cut off. ``disconnected``: the client left before that. ``keep_alive``: whether the connection goes on behind the
+    answer.
     """
 
     __slots__ = (
-        "_chunked", "_until_close", "_waiter", "answered", "body", "body_fault", "bytes_in", "bytes_out", "complete",
-        "disconnected", "edge", "exchange", "expects_continue", "flow", "headers", "http_version", "keep_alive",
-        "lines", "method", "more_body", "peer", "refusal", "target", "transport",
+        "_arrival", "_chunked", "_late", "_until_close", "answered", "body", "body_fault", "bytes_in", "bytes_out",
+        "complete", "disconnected", "edge", "exchange", "expects_continue", "flow", "headers", "http_version",
+        "keep_alive", "lines", "method", "more_body", "peer", "refusal", "target", "transport",
     )  # fmt: skip
 
     def __init__(
@@ -62,8 +63,6 @@ class Downstream:
         target: bytes,
         http_version: str,
         headers: list[tuple[bytes, bytes]],
-        *,
-        keep_alive: bool,
     ) -> None:
         self.edge = edge
         self.transport = edge.transport
@@ -72,8 +71,8 @@ class Downstream:
         self.target = target
         self.http_version = http_version
         self.headers = headers
-        self.peer = edge.client[0] if edge.client else None
-        self.keep_alive = keep_alive and http_version == "1.1"
+        self.peer = edge.peer
+        self.keep_alive = False
         # RFC 9110 §10.1.1; another expectation is refused before anybody reads a body.
         self.expects_continue = b"expect" in map(_NAME, headers) and http_version == "1.1"
         self.refusal: Malformed | None = None
@@ -89,7 +88,8 @@ class Downstream:
         self.bytes_out = 0
         self._chunked = False
         self._until_close = False
-        self._waiter: asyncio.Future[None] | None = None
+        self._arrival: Promise[None] | None = None
+        self._late = False
 
     @property
     def certificate(self) -> str | None:
@@ -104,19 +104,17 @@ class Downstream:
     @property
     def reading(self) -> bool:
         """Whether somebody waits for more of the body, and was not told yet that there is some."""
-        return self._waiter is not None and not self._waiter.done()
-
-    async def run(self, app: Callable[[Downstream], Awaitable[None]]) -> None:
-        """Run the application; where it leaves no whole answer, end the connection instead of wording one here."""
-        try:
-            await app(self)
-        finally:
-            self.cut_off()
+        return self._arrival is not None
 
     def wake(self) -> None:
-        """Tell who reads the body that there is more of it, or never will be."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        """Tell who reads the body that there is more of it, or never will be: in the next turn, behind the parser."""
+        if self._arrival is not None:
+            arrival, self._arrival = self._arrival, None
+            self.edge.loop.call_soon(arrival.keep, None)
+
+    def _too_late(self) -> None:
+        self._late = True
+        self.wake()
 
     async def read_body(self, at_most: int) -> bytes:
         """Read the request body of at most so many bytes, within the listener's time for it.
@@ -124,24 +122,23 @@ class Downstream:
         Raises ``Malformed`` with ``BODY_TOO_LARGE``, ``REQUEST_TIMEOUT`` or the parser's reason; ``ConnectionError``
         when the client left.
         """
+        self._look(at_most)
         if self.more_body:
-            try:
-                async with asyncio.timeout(self.edge.limits.body_s):
-                    await self._arrive(at_most)
-            except TimeoutError:
-                raise Malformed(Reason.REQUEST_TIMEOUT, "the body did not arrive in time") from None
-        else:
-            self._look(at_most)
-        body, self.body = bytes(self.body), bytearray()
+            await self._arrive(at_most)
+        body = bytes(self.body)
+        self.body.clear()
         self.flow.resume_reading()  # a large body paused it; from here on a leave must be seen
         return body
 
     async def _arrive(self, at_most: int) -> None:
         """Wait until the body is there. Raises as ``read_body`` does."""
-        self._look(at_most)
-        while self.more_body:
-            await self._more()
-            self._look(at_most)
+        timer = self.edge.loop.call_later(self.edge.limits.body_s, self._too_late)
+        try:
+            while self.more_body:
+                await self._more()
+                self._look(at_most)
+        finally:
+            timer.cancel()
 
     def _look(self, at_most: int) -> None:
         """Look at what arrived so far. Raises as ``read_body`` does."""
@@ -156,6 +153,8 @@ class Downstream:
             raise ConnectionError
         if self.body_fault is not None:
             raise self.body_fault
+        if self._late and self.more_body:
+            raise Malformed(Reason.REQUEST_TIMEOUT, "the body did not arrive in time")
 
     async def _more(self) -> None:
         """Wait until more of the body came, or none will."""
@@ -163,26 +162,26 @@ class Downstream:
             self.expects_continue = False
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self.flow.resume_reading()
-        self._waiter = asyncio.get_running_loop().create_future()
+        arrival: Promise[None] = Promise()
+        self._arrival = arrival
         try:
-            await self._waiter
+            await arrival
         finally:
-            self._waiter = None
+            self._arrival = None
 
     async def pieces(self, at_most: int) -> AsyncGenerator[bytes, None]:
         """Read the request body in pieces; while one is looked at, the client can send one more and then waits.
 
         Raises as ``read_body`` does.
         """
-        deadline = asyncio.get_running_loop().time() + self.edge.limits.body_s
+        timer = self.edge.loop.call_later(self.edge.limits.body_s, self._too_late)
         more = True
-        while more:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    part, more = await self._piece(at_most)
-            except TimeoutError:
-                raise Malformed(Reason.REQUEST_TIMEOUT, "the body did not arrive in time") from None
-            yield part
+        try:
+            while more:
+                part, more = await self._piece(at_most)
+                yield part
+        finally:
+            timer.cancel()
         self.flow.resume_reading()  # as in read_body
 
     async def _piece(self, at_most: int) -> tuple[bytes, bool]:
@@ -222,17 +221,9 @@ class Downstream:
     def _start(self, status: int, lines: list[bytes], first: bytes) -> None:
         self.answered = True
         self.expects_continue = False
-        head = [STATUS_LINE[status]]
-        for name, value in self.edge.server_state.default_headers:
-            head += name, b": ", value, b"\r\n"
-        head += lines
-        head += self.lines
-        if not self.keep_alive:
-            head.append(b"connection: close\r\n")
-        head.append(b"\r\n")
-        head.append(first)
+        end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
         self.bytes_out += len(first)
-        self.transport.write(b"".join(head))
+        self.transport.write(b"".join((STATUS_LINE[status], self.edge.lines(), *lines, *self.lines, end, first)))
 
     def write(self, data: bytes) -> None:
         """Write body bytes; never an empty piece, which would end a chunked body."""
@@ -248,7 +239,9 @@ class Downstream:
             return
         if self._chunked:
             self.transport.write(b"0\r\n\r\n")
-        self._complete()
+        self.complete = True
+        self.wake()
+        self.edge.answered(self)
 
     def cut_off(self, last: bytes = b"") -> None:
         """End an answer that failed after its head, so that no client takes it for whole (RFC 9112 §8).
@@ -269,11 +262,6 @@ class Downstream:
         if self._until_close:
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.transport.abort()
-
-    def _complete(self) -> None:
-        self.complete = True
-        self.wake()
-        self.edge.answered(self)
 
     def lost(self) -> None:
         """Learn from the connection that it is gone."""

@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.adapters.alarm import Alarm
 from gateway.adapters.downstream import Downstream
+from gateway.adapters.walk import Walk
 from gateway.identity.confirmation import certificate_thumbprint
 from gateway.reasons import Malformed, Reason
 from gateway.wire.headers import MOST_FIELDS
@@ -77,6 +78,8 @@ class EdgeProtocol(HttpToolsProtocol):
         self.limits = limits
         self._active: Downstream | None = None  # the request being answered; `cycle` is the one being read
         self._waiting: list[Downstream] = []
+        self._unbegun: Walk | None = None  # of the active request, while the parser may still bring its body
+        self._parsing = False
         self._requests = 0
         self._in_head = True
         self._head_begun = False
@@ -84,6 +87,9 @@ class EdgeProtocol(HttpToolsProtocol):
         self._deaf = False  # what still arrives is counted and thrown away
         self._closing = False
         self._drainable = LINGER_BYTES
+        self.peer: str | None = None
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._lines = b""
         self._deadline = Alarm(self._too_late, self.loop)  # of a head, or of a close
         self._silence = Alarm(self._too_silent, self.loop)  # nothing asked, or no answer taken
 
@@ -95,6 +101,7 @@ class EdgeProtocol(HttpToolsProtocol):
         if len(self.connections) > self.limits.connections:
             transport.abort()
             return
+        self.peer = self.client[0] if self.client else None
         tls = transport.get_extra_info("ssl_object")
         if tls is not None:
             transport.set_write_buffer_limits(TLS_BUFFER)
@@ -136,17 +143,22 @@ class EdgeProtocol(HttpToolsProtocol):
             return
         if not self.flow.write_paused:
             self._silence.off()
-        read = 0
-        reading = True
-        while reading and read < len(data):
-            piece = data[read : read + HEAD_AT_MOST - self._barren]
-            read += len(piece)
-            self._barren += len(piece)  # before the parser reads: its callbacks set it to 0
+        read, size = 0, len(data)
+        reading = self._parsing = True
+        while reading and read < size:
+            barren = min(self._barren + size - read, HEAD_AT_MOST)
+            piece = data[read : read + barren - self._barren]
+            read += barren - self._barren
+            self._barren = barren  # before the parser reads: its callbacks set it to 0
             reading = self._feed(piece)
+        self._parsing = False
         if not reading:
-            self._drain(len(data) - read)
+            self._drain(size - read)
         elif self._deadline.due is None and (self._head_begun or self._idle):
             self._deadline.within(self.limits.head_s)
+        if self._unbegun is not None:
+            walk, self._unbegun = self._unbegun, None
+            walk.step()
 
     @property
     def _idle(self) -> bool:
@@ -195,9 +207,9 @@ class EdgeProtocol(HttpToolsProtocol):
         self._requests += 1
         parser = self.parser
         keep_alive = parser.should_keep_alive() and not parser.should_upgrade() and self._requests < REQUESTS_AT_MOST
-        self._admit(
-            self._downstream(parser.get_method().decode("ascii"), parser.get_http_version(), keep_alive=keep_alive)
-        )
+        downstream = self._downstream(parser.get_method().decode("ascii"), parser.get_http_version())
+        downstream.keep_alive = keep_alive and downstream.http_version == "1.1"
+        self._admit(downstream)
 
     def on_body(self, body: bytes) -> None:
         """Keep a piece of the body for whoever reads it."""
@@ -222,14 +234,17 @@ class EdgeProtocol(HttpToolsProtocol):
             cycle.more_body = False
             cycle.wake()
 
-    def _downstream(self, method: str, http_version: str, *, keep_alive: bool) -> Downstream:
+    def _downstream(self, method: str, http_version: str) -> Downstream:
         headers, self.headers = self.headers, []  # what follows is a trailer: never merged (RFC 9110 §6.5.1)
-        return Downstream(self, method, self.url, http_version, headers, keep_alive=keep_alive)
+        return Downstream(self, method, self.url, http_version, headers)
 
     def _admit(self, downstream: Downstream) -> None:
         self.cycle = downstream
         if self._deaf and downstream.refusal is None:
             return  # behind a request that ends the connection
+        if self._active is None and not self._waiting and not self.flow.write_paused:
+            self._serve(downstream)
+            return
         self._waiting.append(downstream)
         if len(self._waiting) > PIPELINE_AT_MOST:
             self._stop_reading()
@@ -239,21 +254,27 @@ class EdgeProtocol(HttpToolsProtocol):
     def _go_on(self) -> None:
         """Begin with the next request, but not while the client leaves earlier answers unread."""
         if self._waiting and not self.flow.write_paused:
-            self._silence.off()
-            self._active = self._waiting.pop(0)
-            self._begin(self._active)
+            self._serve(self._waiting.pop(0))
 
-    def _begin(self, downstream: Downstream) -> None:
-        task = self.loop.create_task(downstream.run(self.app))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+    def _serve(self, downstream: Downstream) -> None:
+        self._silence.off()
+        self._active = downstream
+        walk = self._walk(downstream)
+        if self._parsing:
+            self._unbegun = walk
+        else:
+            walk.step()
+
+    def _walk(self, downstream: Downstream) -> Walk:
+        """Prepare to serve a request; where that leaves no whole answer, the connection ends instead."""
+        return Walk(self.app(downstream), self.loop, self.tasks, downstream.cut_off)
 
     def _leave_waiting(self) -> None:
         """Have those recorded that will not be answered: their heads were complete."""
         waiting, self._waiting = self._waiting, []
         for downstream in waiting:
             downstream.lost()
-            self._begin(downstream)
+            self.loop.call_soon(self._walk(downstream).step)
 
     def _refuse(self, refusal: Malformed) -> None:
         """Answer what could not be read, in its turn, and read no further."""
@@ -269,7 +290,7 @@ class EdgeProtocol(HttpToolsProtocol):
         if not self._head_begun:
             self.on_message_begin()
         self.headers.clear()  # nobody reads them
-        refused = self._downstream("", "1.1", keep_alive=False)
+        refused = self._downstream("", "1.1")
         refused.refusal = refusal
         self._admit(refused)
 
@@ -289,6 +310,14 @@ class EdgeProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
 
     # Answering
+
+    def lines(self) -> bytes:
+        """Give the lines of every head: the date, which uvicorn sets anew each second."""
+        fields = self.server_state.default_headers
+        if fields is not self._fields:
+            self._fields = fields
+            self._lines = b"".join(b"%b: %b\r\n" % field for field in fields)
+        return self._lines
 
     def answered(self, downstream: Downstream) -> None:
         """Go on after a whole answer: with the next request, or with closing."""

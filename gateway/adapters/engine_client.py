@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from gateway import __version__
 from gateway.reasons import Malformed, Reason, Unavailable
-from gateway.wire.http1 import ResponseReader
 
 if TYPE_CHECKING:
     from gateway.adapters.engine_pool import EngineConnection, EnginePool
@@ -93,7 +92,7 @@ class _Question:
     """Receives the answer to one question, whole."""
 
     def __init__(self, connection: EngineConnection) -> None:
-        self._reader = ResponseReader()
+        self._reader = connection.reader
         self._parts: list[bytes] = []
         self._size = 0
         self.answer: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()

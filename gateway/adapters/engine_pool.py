@@ -13,8 +13,10 @@ import ssl
 from typing import TYPE_CHECKING, Protocol, cast
 
 from gateway.adapters.alarm import Alarm
+from gateway.adapters.walk import in_task
 from gateway.addresses import Unix
 from gateway.reasons import Reason, Unavailable
+from gateway.wire.http1 import ResponseReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,17 +58,20 @@ class Receiver(Protocol):
 class EngineConnection(asyncio.Protocol):
     """One connection to an engine.
 
-    ``receiver`` is the exchange it belongs to, ``None`` while it is idle; ``alarm`` rings for that exchange.
-    ``sending``: a request is not all written.
+    ``receiver`` is the exchange it belongs to, ``None`` while it is idle; ``alarm`` rings for that exchange, and
+    ``reader`` reads its answer. ``sending``: a request is not all written.
     """
 
-    __slots__ = ("_drained", "_forget", "alarm", "idle_since", "open", "receiver", "sending", "transport", "used")
+    __slots__ = (
+        "_drained", "_forget", "alarm", "idle_since", "open", "reader", "receiver", "sending", "transport", "used",
+    )  # fmt: skip
 
     transport: asyncio.Transport
 
     def __init__(self, forget: Callable[[EngineConnection], None]) -> None:
         self._forget = forget
         self.alarm = Alarm(self._ring, asyncio.get_running_loop())
+        self.reader = ResponseReader()
         self.receiver: Receiver | None = None
         self.open = False
         self.used = False
@@ -110,6 +115,8 @@ class EngineConnection(asyncio.Protocol):
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Tell the exchange, or leave the pool."""
+        if not self.open:
+            return
         self.open = False
         self.alarm.end()
         self.resume_writing()
@@ -118,6 +125,7 @@ class EngineConnection(asyncio.Protocol):
             self._forget(self)
         else:
             receiver.closed()
+        self.reader.close()
 
 
 class EnginePool:
@@ -150,11 +158,13 @@ class EnginePool:
         while self._idle:
             connection = self._idle.pop()
             if connection.open and not connection.transport.is_closing():
+                connection.reader.begin()
                 return connection
         return None
 
     async def connect(self) -> EngineConnection:
         """Open a connection. Raises ``Unavailable`` with ``ENGINE_UNAVAILABLE`` or ``ENGINE_TIMEOUT`` (connect)."""
+        await in_task()
         loop = asyncio.get_running_loop()
         where = self.address.where
         try:
@@ -176,7 +186,8 @@ class EnginePool:
 
     def give_back(self, connection: EngineConnection) -> None:
         """Take a connection back whose answer is complete; the caller has let go of it in the same step."""
-        if self._shut or connection.sending or len(self._idle) >= self._at_most or connection.transport.is_closing():
+        fit = connection.reader.reusable and not connection.sending and not connection.transport.is_closing()
+        if self._shut or not fit or len(self._idle) >= self._at_most:
             connection.transport.abort()
             return
         connection.used = True

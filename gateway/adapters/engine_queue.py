@@ -8,14 +8,15 @@ when a client leaves. A long line in vLLM would be served in its own order, by n
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from gateway.adapters.walk import in_task
 from gateway.limits.waiting_room import WaitingRoom
 from gateway.ports import Delivery, Ending
 from gateway.reasons import Reason, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
 
     from gateway.adapters.downstream import Downstream
     from gateway.adapters.metrics import Metrics
@@ -73,6 +74,7 @@ class EngineQueue:
         """Wait for a place; tell whether it came. Without one, or when cancelled, nothing is kept from anybody."""
         came = False
         try:
+            await in_task()
             async with asyncio.timeout(self._wait_s):
                 came = await waiter.turn
         except TimeoutError:
@@ -100,11 +102,18 @@ class QueuedDispatcher:
         self._queues = queues
         self._metrics = metrics
 
-    async def forward(self, request: UpstreamRequest, inbound: Downstream) -> Delivery:
+    def chooses(self, engine: str) -> bool:
+        """Tell what the other one tells."""
+        return self._dispatcher.chooses(engine)
+
+    def forward(self, request: UpstreamRequest, inbound: Downstream) -> Coroutine[Any, Any, Delivery]:
         """Relay one call when it is its turn. Raises ``Unavailable`` as the relay does, and ``ENGINE_OVERLOADED``."""
         queue = self._queues.get(request.engine)
         if queue is None:
-            return await self._dispatcher.forward(request, inbound)
+            return self._dispatcher.forward(request, inbound)
+        return self._forward_in_turn(queue, request, inbound)
+
+    async def _forward_in_turn(self, queue: EngineQueue, request: UpstreamRequest, inbound: Downstream) -> Delivery:
         waiter = queue.enter(request.rank)
         came = waiter is None or await self._turn(queue, waiter, request.engine, inbound)
         try:

@@ -21,6 +21,7 @@ from valkey.asyncio import BlockingConnectionPool, Connection, SSLConnection, Un
 from valkey.exceptions import NoScriptError, ValkeyError
 
 from gateway.adapters.ledger_scripts import Script, Scripts
+from gateway.adapters.walk import in_task
 from gateway.addresses import Unix
 from gateway.limits.ledger import Holder, Lease, Quota, Refused
 from gateway.limits.tally import DAY_US
@@ -186,6 +187,7 @@ class ValkeyLedger:
 
     async def _command(self, *words: int | str) -> Any:  # noqa: ANN401  (any answer of the server's)
         """Send one command. Raises ``Unavailable`` and, for a script that the server has not seen, its error."""
+        await in_task()
         try:
             async with asyncio.timeout(self._answer_s):
                 answer = await self._server.execute_command(*words)

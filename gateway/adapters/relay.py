@@ -9,18 +9,18 @@ both directions and the clean end of a stream that fails; it decides nothing.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gateway.adapters.upload import send
+from gateway.adapters.walk import Promise
 from gateway.engine.signal import signal_of
 from gateway.ports import Delivery, Ending, EngineAnswer
 from gateway.reasons import ANSWERS, Malformed, Reason, Unavailable
 from gateway.wire.event_stream import KEEP_ALIVE, EventBuffer
-from gateway.wire.http1 import ResponseReader
 from gateway.wire.response_head import passing_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
 
     from gateway.adapters.downstream import Downstream
     from gateway.adapters.engine import Engine, EngineReplica
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gateway.adapters.metrics import Metrics
     from gateway.engine.replica import Ticket
     from gateway.ports import UpstreamRequest
+    from gateway.wire.http1 import ResponseReader
 
 COLLECTED_AT_MOST = 64 * 1024
 """Bytes of an engine's error answer that are read."""
@@ -39,15 +40,19 @@ vLLM writes it last, but for rankings, where it stands before their documents.
 
 
 _OK = 200
+_DELIVERED = Ending.DELIVERED  # looked up once: a member of an Enum, named where it is used, costs as much as a call
 
 
-class Exchange:
-    """One request and its answer. While it lives, the engine's connection belongs to it and to nothing else."""
+class Exchange(Promise["Delivery | None"]):
+    """One request and the promise of its delivery, which is ``None`` if it may be sent once more.
+
+    While it lives, the engine's connection belongs to it and to nothing else.
+    """
 
     __slots__ = (
         "_before", "_begun", "_collected", "_connection", "_downstream", "_events", "_first_byte_at", "_front", "_last",
         "_loop", "_meter", "_paused", "_reader", "_replica", "_request", "_silence_s", "_size", "_spoke", "_tail",
-        "_ticket", "_write", "done",
+        "_ticket", "_write",
     )  # fmt: skip
 
     def __init__(
@@ -58,13 +63,13 @@ class Exchange:
         ticket: Ticket,
         silence_s: float,
     ) -> None:
-        self._loop = asyncio.get_running_loop()
+        Promise.__init__(self)  # once for each request, and a super() costs more than all that it does
+        self._loop = downstream.edge.loop
         self._request = request
         self._downstream = downstream
         self._replica = replica
         self._ticket = ticket
         self._silence_s = silence_s
-        self._reader = ResponseReader()
         self._connection: EngineConnection | None = None
         self._events: EventBuffer | None = None
         self._collected: list[bytes] | None = None
@@ -75,15 +80,19 @@ class Exchange:
         self._write = downstream.write
         self._first_byte_at: float | None = None
         self._meter = request.meter
-        self.done: asyncio.Future[Delivery | None] = self._loop.create_future()
 
     def begin(self, connection: EngineConnection) -> None:
         """Send the request."""
         self._connection = connection
+        self._reader = connection.reader
         connection.receiver = self
         self._downstream.exchange = self
-        connection.transport.writelines((self._replica.client.head(self._request), self._request.body))
-        self._watch()
+        request = self._request
+        connection.transport.writelines((self._replica.client.head(request), request.body))
+        if request.stream:
+            self._watch()
+        else:
+            connection.alarm.at(self._begun + (request.deadlines.total or 0.0))
 
     # What the engine does
 
@@ -101,7 +110,7 @@ class Exchange:
             self._last = self._loop.time()
             self._pass(reader.take())
         if reader.complete:
-            self._complete(reader)
+            self._complete()
         elif self._downstream.paused and not self._paused and self._connection is not None:
             self._paused = True
             self._connection.transport.pause_reading()
@@ -139,6 +148,9 @@ class Exchange:
         """Look for the engine's count of tokens; give what may be passed on: of an event stream, whole events."""
         events = self._events
         if events is None:
+            if not self._front and len(body) <= TAIL:
+                self._front = self._tail = body
+                return body
             if len(self._front) < TAIL:
                 self._front += body[: TAIL - len(self._front)]
             self._tail = body[-TAIL:] if len(body) >= TAIL else (self._tail + body)[-TAIL:]
@@ -158,9 +170,9 @@ class Exchange:
         if request.stream and _is_event_stream(dict(fields)):
             self._events = EventBuffer()
             length = None
-        lines = [b"%b: %b\r\n" % field for field in fields]
-        self._downstream.start(_OK, [*request.lines, *lines], length, self._counted(body))
-        self._spoke = self._loop.time()
+        lines = [*request.lines, *map(_line, fields)]
+        self._downstream.start(_OK, lines, length, self._counted(body))
+        self._spoke = self._last
 
     def _collect(self, body: bytes) -> None:
         if self._collected is not None and self._size < COLLECTED_AT_MOST:
@@ -170,7 +182,7 @@ class Exchange:
                 self._detach()
                 self._end(Ending.ANSWERED)
 
-    def _complete(self, reader: ResponseReader) -> None:
+    def _complete(self) -> None:
         """Give the connection back and forget it in the same step: from here on it may serve somebody else."""
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -178,10 +190,7 @@ class Exchange:
             connection.alarm.off()
             if self._paused:
                 connection.transport.resume_reading()
-            if reader.keep_alive and not reader.excess:
-                self._replica.client.pool.give_back(connection)
-            else:
-                connection.transport.abort()
+            self._replica.client.pool.give_back(connection)
         if self._collected is not None:
             self._end(Ending.ANSWERED)
             return
@@ -198,17 +207,16 @@ class Exchange:
         self._downstream.exchange = None
         self._downstream.finish()
         whole = self._events is None or dialect.ends(self._before + self._tail + rest)
-        self._end(Ending.DELIVERED, detail="" if whole else "the stream ended early, or with the engine's own error")
+        self._end(_DELIVERED, detail="" if whole else "the stream ended early, or with the engine's own error")
 
     def closed(self) -> None:
         """Learn that the engine's connection has ended."""
         reader = self._reader
         connection, self._connection = self._connection, None
         if reader.eof():
-            self._complete(reader)
+            self._complete()
         elif reader.untouched and connection is not None and connection.used:
-            reader.close()
-            self.done.set_result(None)
+            self.keep(None)
         else:
             self._fail(Reason.ENGINE_UNAVAILABLE if reader.untouched else Reason.ENGINE_ERROR, "connection closed")
 
@@ -253,16 +261,15 @@ class Exchange:
     def _end(self, ending: Ending, reason: Reason | None = None, detail: str = "") -> None:
         if self._downstream.exchange is self:
             self._downstream.exchange = None
-        if self.done.done():
+        if self.kept:
             return
         reader = self._reader
         answer = None
-        if ending is Ending.ANSWERED:
+        if ending is not _DELIVERED and ending is Ending.ANSWERED:
             retry_after = dict(passing_fields(reader.headers)).get(b"retry-after", b"").decode("ascii")
             answer = EngineAnswer(reader.status, b"".join(self._collected or ()), retry_after)
         first_byte_s = None if self._first_byte_at is None else self._first_byte_at - self._begun
-        reader.close()
-        self.done.set_result(Delivery(ending, reason, detail, reader.status or None, answer, first_byte_s))
+        self.keep(Delivery(ending, reason, detail, reader.status or None, answer, first_byte_s))
 
     # Time
 
@@ -295,11 +302,15 @@ class Exchange:
         """Give the next deadline and its name: total always; first-byte, then idle, for streams and slow clients."""
         deadlines = self._request.deadlines
         due, late = self._begun + (deadlines.total or 0.0), "total"
+        if not (self._request.stream or self._paused):
+            return due, late
         if self._request.stream and self._first_byte_at is None:
             return min((due, late), (self._begun + (deadlines.first_byte or 0.0), "first-byte"))
-        if self._request.stream or self._paused:
-            return min((due, late), (self._last + (deadlines.idle or 0.0), "idle"))
-        return due, late
+        return min((due, late), (self._last + (deadlines.idle or 0.0), "idle"))
+
+
+_line = b"%b: %b\r\n".__mod__
+"""Gives a field as a line of the head."""
 
 
 def _is_event_stream(fields: Mapping[bytes, bytes]) -> bool:
@@ -320,13 +331,18 @@ class Relay:
         self._metrics = metrics
         self._silence_s = silence_s
 
-    async def forward(self, request: UpstreamRequest, inbound: Downstream) -> Delivery:
+    def chooses(self, engine: str) -> bool:
+        """Tell whether an engine has several replicas."""
+        return len(self._engines[engine].replicas) > 1
+
+    def forward(self, request: UpstreamRequest, inbound: Downstream) -> Coroutine[Any, Any, Delivery]:
         """Send a request to its engine and the answer to the client.
 
         Raises ``Unavailable`` as ``Engine.choose`` and ``EnginePool.connect`` do.
         """
-        if not request.stream:
-            return await self._forward(request, inbound)
+        return self._forward_stream(request, inbound) if request.stream else self._forward(request, inbound)
+
+    async def _forward_stream(self, request: UpstreamRequest, inbound: Downstream) -> Delivery:
         self._metrics.stream_opened(request.plane, request.engine)
         try:
             return await self._forward(request, inbound)
@@ -374,7 +390,7 @@ class Relay:
                 if request.upload is not None:
                     await send(request.upload, connection)
                 connection = None  # it is the exchange's now
-                delivery = await exchange.done
+                delivery = await exchange
             except (asyncio.CancelledError, Unavailable):
                 exchange.cancel()
                 raise

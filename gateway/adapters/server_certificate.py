@@ -15,6 +15,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, cast
 
 import structlog
+from cryptography.x509 import load_pem_x509_certificates
 
 from gateway.adapters.listening import Unusable
 
@@ -49,12 +50,17 @@ class TlsFiles:
 
 
 class ServerCertificate:
-    """The files of one listener, as they were when they were last read well. Raises ``Unusable``."""
+    """The files of one listener, as they were when they were last read well. Raises ``Unusable``.
+
+    ``current``: what the next handshake is made with. ``expires``: when the first certificate of its chain ends, in
+    Unix time; ``None`` where it cannot be told.
+    """
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
         self._seen = b""
         self._complained = ""
+        self.expires: float | None = None
         self.current = self._load()
 
     def refresh(self) -> None:
@@ -74,6 +80,7 @@ class ServerCertificate:
     def _load(self) -> ssl.SSLContext:
         digest = self._digest()
         made = server_side(self._files)
+        self.expires = expiry(_read(f"{self._files.setting}__CERT", self._files.cert))
         self._seen = digest  # of before: what changed meanwhile is seen at the next look
         return made
 
@@ -147,6 +154,17 @@ def server_side(files: TlsFiles) -> ssl.SSLContext:
         tls.num_tickets = 0
         _load_authorities(tls, f"{files.setting}__CLIENT_CA", files.client_ca)
     return tls
+
+
+def expiry(pem: bytes) -> float | None:
+    """Give the Unix time at which the first of these certificates ends (RFC 5280 §4.1.2.5); ``None``: cannot be told.
+
+    OpenSSL takes some that the stricter parser does not: they are served, and have no such time.
+    """
+    try:
+        return min(one.not_valid_after_utc.timestamp() for one in load_pem_x509_certificates(pem))
+    except ValueError:
+        return None
 
 
 def _load_pair(tls: ssl.SSLContext, files: TlsFiles) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -36,6 +38,14 @@ def count(value: Any) -> int | None:  # noqa: ANN401  (any JSON value)
 
 
 def _object(text: bytes) -> dict[str, Any] | None:
+    end = text.find(b"}") + 1
+    if text[:1] == b"{" and text.find(b"{", 1, end) == -1:  # as nearly always: no object in the object
+        try:
+            value = orjson.loads(text[:end])
+        except orjson.JSONDecodeError:
+            pass  # there is a brace in a text of it, or it is cut off
+        else:
+            return value if isinstance(value, dict) else None
     try:
         value, _ = _decoder.raw_decode(text.decode("utf-8", "replace").lstrip())
     except (ValueError, RecursionError):

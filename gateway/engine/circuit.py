@@ -35,6 +35,9 @@ class State(Enum):
     HALF_OPEN = "half-open"
 
 
+_CLOSED: Final = State.CLOSED  # looked up once, since every request asks
+
+
 @dataclass(slots=True)
 class Circuit:
     """The circuit of one replica.
@@ -57,7 +60,7 @@ class Circuit:
     @property
     def closed(self) -> bool:
         """Whether requests may go to it."""
-        return self.state is State.CLOSED
+        return self.state is _CLOSED
 
     def trial_due(self, now: float) -> bool:
         """Tell whether it is time to try."""

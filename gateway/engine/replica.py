@@ -15,6 +15,8 @@ from gateway.engine.signal import Signal
 SUSPECT_AFTER_S: Final = 20.0
 """Seconds without any answer, while somebody waits for one, behind which a replica is tried."""
 
+_GOOD: Final = Signal.GOOD  # looked up once, since it is asked for with each request
+
 
 @dataclass(slots=True, eq=False)
 class Ticket:
@@ -58,14 +60,14 @@ class Replica:
     def end(self, ticket: Ticket, signal: Signal, why: str, now: float) -> None:
         """Count the end of a request, and take from it what it shows."""
         self.in_flight -= 1
-        if signal is Signal.GOOD:
+        if signal is _GOOD:
             self.answered(ticket, now)
         elif ticket.waiting:
             ticket.waiting = False
             del self._waiting[ticket]
         if ticket.round != self.circuit.round:
             return
-        if signal is Signal.GOOD:
+        if signal is _GOOD:
             self.circuit.succeed()
         elif signal is Signal.GONE:
             self.circuit.open(why, now)

@@ -31,6 +31,9 @@ class Signal(Enum):
     NONE = "none"
 
 
+_GOOD = Signal.GOOD  # looked up once, since nearly every request ends with it
+
+
 def unreached(reason: Reason | None, detail: str) -> bool:
     """Tell whether a request failed before its replica had a byte of it, so that it may go to another one."""
     return reason in {Reason.ENGINE_UNAVAILABLE, Reason.ENGINE_TIMEOUT} and detail in UNREACHED
@@ -41,7 +44,7 @@ def signal_of(status: int | None, reason: Reason | None, detail: str) -> Signal:
     if reason is None and status is not None:
         if status in _FAULTY:
             return Signal.FAULT
-        return Signal.GOOD if status < _SERVER_ERROR else Signal.NONE
+        return _GOOD if status < _SERVER_ERROR else Signal.NONE
     if unreached(reason, detail):
         return Signal.GONE
     return Signal.FAULT if reason in _FAULTS else Signal.NONE

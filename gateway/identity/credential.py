@@ -30,6 +30,7 @@ ACCESS_ASSERTION = "cf-access-jwt-assertion"
 
 # RFC 6750 §2.1  b64token = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"=" ; one SP before it
 _B64TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
+_ACCESS_TOKEN = CredentialKind.ACCESS_TOKEN  # looked up once: nearly every request brings one
 # RFC 9110 §11.1  auth-scheme = token
 _SCHEME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]*")
 
@@ -144,7 +145,7 @@ class CredentialReader:
     def _bearer(self, text: str) -> Credential:
         """Tell the kind of a bearer credential by its form."""
         if compact_jws.is_signed(text):
-            return Credential(CredentialKind.ACCESS_TOKEN, text, AUTHORIZATION)
+            return Credential(_ACCESS_TOKEN, text, AUTHORIZATION)
         if _B64TOKEN.fullmatch(text) is None:
             raise invalid("the credential is not a b64token")
         key = self._key(text, AUTHORIZATION)

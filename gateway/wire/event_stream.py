@@ -17,13 +17,16 @@ A longer event is passed on in pieces, so that memory stays constant.
 """
 
 
+_CR = 0x0D
+
+
 def end_of_last_event(data: bytes) -> int:
     """Give the offset just behind the last blank line in ``data``; 0 when it holds none.
 
     Lines end in LF, CRLF or CR (HTML, section 9.2.5), so a blank line is LF LF, LF CRLF or CR CR.
     """
     end = _behind(data, b"\n\n")
-    if b"\r" in data:
+    if _CR in data:  # as a number: to look for bytes like this raises and forgets an error inside
         end = max(end, _behind(data, b"\n\r\n"), _behind(data, b"\r\r"))
     return end
 

@@ -62,6 +62,10 @@ _SINGLE = frozenset(
         b"cf-ray",
     }
 )
+# Without any of these, all that is asked of a request is read from four fields.
+_SELDOM = _SINGLE.union(
+    _CREDENTIALS, {b"connection", b"upgrade", b"http2-settings"}
+).difference({b"host", b"authorization", b"content-type", b"content-length"})  # fmt: skip
 
 
 class RequestHeaders(NamedTuple):
@@ -104,6 +108,12 @@ class RequestHeaders(NamedTuple):
         fields = dict(raw)
         get = fields.get
         _measure(raw, fields)
+        if len(fields) == len(raw) and _SELDOM.isdisjoint(fields) and http_version == "1.1":
+            length = _length(get(b"content-length"))
+            return tuple.__new__(cls, (
+                hosts.check(get(b"host")), get(b"authorization"), None, None, False, get(b"content-type"), length, None,
+                False, False, None, None, None, None, None,
+            ))  # fmt: skip
         repeated = len(fields) != len(raw) and _credential_repeated(raw)
         connection = get(b"connection")
         if b"upgrade" in fields or b"http2-settings" in fields or (connection and _nominates_upgrade(connection)):
@@ -194,11 +204,15 @@ def _framing(length: bytes | None, coding: bytes | None, http_version: str) -> t
         if http_version == "1.0":
             raise _malformed("transfer-encoding does not exist in HTTP/1.0")
         return None, True
+    return _length(length), False
+
+
+def _length(length: bytes | None) -> int | None:
     if length is None:
-        return None, False
+        return None
     if not length.isdigit() or len(length) > _MOST_DIGITS:
         raise _malformed("the content-length is not a number")
-    return int(length), False
+    return int(length)
 
 
 def _form(form: re.Pattern[bytes], value: bytes) -> str | None:

@@ -2,8 +2,8 @@
 
 Enters: what the engine's connection delivered, in any pieces. Leaves: status, header fields, body bytes, and whether
 the message is complete and the connection fit for another request. llhttp does the grammar; this reader adds what it
-leaves open: a bounded head, interim answers, the framings that a gateway must not guess at. One reader reads one
-response and is thrown away.
+leaves open: a bounded head, interim answers, the framings that a gateway must not guess at. A reader reads the answers
+of one connection, one at a time, and another only behind one that ended where the next begins.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ INTERIM_AT_MOST = 8
 
 
 class ResponseReader:
-    """Reads one response.
+    """Reads the responses of one connection, one at a time; ``begin`` before each.
 
     ``status`` is 0 until the head is complete. ``parts`` holds body bytes not yet taken. ``complete``: the message has
     ended. ``keep_alive``: asked inside the last callback, since the parser has moved on afterwards. ``excess``: bytes
-    followed the message, so the connection is out of step.
+    followed the message, so the connection is out of step. ``reusable``: another response may follow on the connection;
+    never once anything was out of order.
     """
 
     __slots__ = (
         "_head_bytes", "_interim", "_interim_count", "_parser", "chunked", "complete", "content_length", "excess",
-        "headers", "keep_alive", "on_body", "parts", "status",
+        "headers", "keep_alive", "on_body", "parts", "reusable", "status",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -40,6 +41,7 @@ class ResponseReader:
         self.complete = False
         self.keep_alive = False
         self.excess = False
+        self.reusable = True
         self.chunked = False
         self.content_length: int | None = None
         self._head_bytes = 0
@@ -47,10 +49,22 @@ class ResponseReader:
         self._interim_count = 0
         self._parser = httptools.HttpResponseParser(self)
 
+    def begin(self) -> None:
+        """Be ready for another response: nothing of the last one stays. Raises ``ValueError`` unless ``reusable``."""
+        if not self.reusable:
+            message = "the parser does not stand between two responses"
+            raise ValueError(message)
+        self.status = self._head_bytes = self._interim_count = 0
+        self.headers.clear()
+        self.parts.clear()
+        self.complete = self.keep_alive = self.chunked = self._interim = False
+        self.content_length = None
+
     def feed(self, data: bytes) -> None:
         """Take bytes of the connection. Raises ``Malformed(ENGINE_MALFORMED)``; nothing may be fed after that."""
         if self.status == 0:
             self._head_bytes += len(data)
+            self.reusable = False
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
@@ -58,7 +72,7 @@ class ResponseReader:
                 cause = error.__context__  # set where one of our own callbacks refused
                 detail = cause.detail if isinstance(cause, Malformed) else "body" if self.status else "head"
                 raise Malformed(Reason.ENGINE_MALFORMED, detail) from None
-            self.excess = True
+            self.excess, self.reusable = True, False
         if self.status == 0 and self._head_bytes > HEAD_AT_MOST:
             raise Malformed(Reason.ENGINE_MALFORMED, "head too long")
 
@@ -116,13 +130,15 @@ class ResponseReader:
             self._interim = True
             self.headers.clear()
             return
-        for name, value in self.headers:
-            if name == b"content-length":
-                self.content_length = int(value)  # llhttp has checked that it is one number
-            elif name == b"transfer-encoding":
-                if value.strip().lower() != b"chunked" or version == "1.0":
-                    raise Malformed(Reason.ENGINE_MALFORMED, "transfer coding")
-                self.chunked = True
+        names = dict(self.headers)
+        if b"transfer-encoding" in names:
+            codings = [value for name, value in self.headers if name == b"transfer-encoding"]
+            if any(coding.strip().lower() != b"chunked" for coding in codings) or version == "1.0":
+                raise Malformed(Reason.ENGINE_MALFORMED, "transfer coding")
+            self.chunked = True
+        length = names.get(b"content-length")
+        if length is not None:
+            self.content_length = int(length)  # llhttp has checked that it is one number
         if status in (204, 304):
             self.content_length, self.chunked = 0, False
         self.status = status
@@ -133,4 +149,4 @@ class ResponseReader:
             self._interim = False
             return
         self.complete = True
-        self.keep_alive = self._parser.should_keep_alive()
+        self.keep_alive = self.reusable = self._parser.should_keep_alive()

@@ -1,8 +1,8 @@
 """The header fields of an engine's answer that may reach the caller.
 
-Enters: the raw fields as the response reader split them. Leaves: the few that describe the body, checked. Everything
-else stays inside: framing and connection fields belong to the hop, and names of servers, cookies and CORS grants are
-not the engine's to give.
+Enters: the fields as the response reader split them, names in lower case. Leaves: the few that describe the body,
+checked. Everything else stays inside: framing and connection fields belong to the hop, and names of servers, cookies
+and CORS grants are not the engine's to give.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ _ALLOWED = {
 
 
 def passing_fields(raw: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Give the fields that pass, names in lower case; an unlisted, invalid or repeated one is left out."""
+    """Give the fields that pass, of names in lower case; an unlisted, invalid or repeated one is left out."""
     passing: dict[bytes, bytes] = {}
     for name, value in raw:
-        lowered = name.lower()
-        if lowered in _ALLOWED and lowered not in passing and len(value) <= _LONGEST and _fits(lowered, value):
-            passing[lowered] = value
+        if name in _ALLOWED and name not in passing and len(value) <= _LONGEST and _fits(name, value):
+            passing[name] = value
     return list(passing.items())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from datetime import UTC, datetime
@@ -30,3 +31,19 @@ def test_request_ids_are_32_hexadecimal_digits_and_never_the_same() -> None:
     ids = {new_request_id() for _ in range(1000)}
     assert len(ids) == 1000
     assert all(re.fullmatch("[0-9a-f]{32}", one) for one in ids)
+
+
+def test_a_forked_process_does_not_give_the_ids_of_its_parent() -> None:
+    """They are made many at a time, and those in stock are in both."""
+    new_request_id()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, new_request_id().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    given = os.read(reader, 32).decode()
+    os.close(reader)
+    os.close(writer)
+    assert re.fullmatch("[0-9a-f]{32}", given)
+    assert given not in {new_request_id() for _ in range(1000)}

@@ -47,6 +47,10 @@ class Engine:
         self.inside: dict[str, asyncio.Future[Delivery]] = {}
         self.order: list[str] = []
 
+    def chooses(self, engine: str) -> bool:
+        """Have one replica."""
+        return False
+
     async def forward(self, request: UpstreamRequest, inbound: Client) -> Delivery:
         self.order.append(inbound.name)
         self.inside[inbound.name] = asyncio.get_running_loop().create_future()

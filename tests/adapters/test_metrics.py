@@ -1,13 +1,21 @@
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway import __version__
 from gateway.adapters.metrics import BUCKETS_S, Metrics
+from gateway.adapters.server_certificate import ServerCertificate, TlsFiles
 from gateway.audit import AuditRecord, Verdict
 from gateway.dialects.call import Usage
 from gateway.reasons import Reason
+from tests.simulators.certificates import Authority
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def _samples(metrics: Metrics) -> dict[str, float]:
@@ -111,6 +119,40 @@ def test_what_has_no_record_is_counted_too() -> None:
     assert samples["gateway_parser_refused_total"] == 1
     assert samples["gateway_key_set_age_seconds caller=partner-idp"] == 12.5
     assert samples[f"gateway_build_info version={__version__}"] == 1
+
+
+def test_the_end_of_a_listeners_certificate_comes_nearer(tmp_path: Path) -> None:
+    pair = Authority(tmp_path, "ours").server(lasts=timedelta(hours=2))
+    metrics = Metrics()
+    name = "gateway_tls_certificate_expires_seconds listener=public"
+    assert name not in _samples(metrics)
+    metrics.certificates = {"public": ServerCertificate(TlsFiles("GATEWAY_TLS__PUBLIC", pair.cert, pair.key))}
+    first = _samples(metrics)[name]
+    assert 7100 < first <= 7200
+    assert _samples(metrics)[name] < first
+
+
+def test_one_whose_end_cannot_be_told_has_no_such_metric(tmp_path: Path) -> None:
+    pair = Authority(tmp_path, "ours").server()
+    certificate = ServerCertificate(TlsFiles("GATEWAY_TLS__PUBLIC", pair.cert, pair.key))
+    certificate.expires = None
+    metrics = Metrics()
+    metrics.certificates = {"public": certificate}
+    assert "gateway_tls_certificate_expires_seconds listener=public" not in _samples(metrics)
+
+
+def test_many_are_added_up_as_few_are() -> None:
+    """They are added up a few hundred at a time, and when somebody reads."""
+    metrics = Metrics()
+    for number in range(1000):
+        metrics.observe(_record(client="acme", engine="main", engine_status=200, total_ms=number / 10))
+        if number == 700:
+            metrics.render()
+    samples = _samples(metrics)
+    assert samples["gateway_engine_requests_total engine=main status=200"] == 1000
+    assert samples["gateway_phase_seconds_count phase=total"] == 1000
+    assert samples["gateway_phase_seconds_bucket le=0.05 phase=total"] == 501
+    assert samples["gateway_phase_seconds_sum phase=total"] == pytest.approx(49.95)
 
 
 def test_the_process_itself_is_measured() -> None:

@@ -755,7 +755,7 @@ async def test_an_exchange_that_has_ended_has_no_hold_on_its_connection() -> Non
             replica = EngineReplica(EngineClient(pool, None))
             exchange = Exchange(request, inbound, replica, replica.send(0.0), 15)
             exchange.begin(await pool.connect())
-            await exchange.done
+            await exchange
             connection = pool.reuse()
             assert connection is not None
             for late in (exchange.client_ready, exchange.client_left, exchange.cancel):

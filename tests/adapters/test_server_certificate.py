@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
 
 from gateway.adapters.listening import Unusable
-from gateway.adapters.server_certificate import LINE, MOST_BYTES, ServerCertificate, TlsFiles
+from gateway.adapters.server_certificate import LINE, MOST_BYTES, ServerCertificate, TlsFiles, expiry
 from tests.simulators.certificates import Authority
 
 if TYPE_CHECKING:
@@ -166,6 +168,28 @@ def test_new_files_are_used_and_the_same_ones_are_not_read_again(
     certificate.refresh()
     assert certificate.current is not first
     assert [line["event"] for line in logged] == ["certificate read again"]
+
+
+def test_the_end_of_a_certificate_is_known_and_moves_with_a_new_one(pair: Pair, authority: Authority) -> None:
+    certificate = ServerCertificate(files(pair))
+    first = certificate.expires
+    assert first is not None
+    assert 0 < first - time.time() <= 3600
+    other = authority.server("other", lasts=timedelta(days=2))
+    pair.cert.write_bytes(other.cert.read_bytes())
+    certificate.refresh()
+    assert certificate.expires == first  # its key is yet to come
+    pair.key.write_bytes(other.key.read_bytes())
+    certificate.refresh()
+    assert certificate.expires is not None
+    assert certificate.expires - first > 86_400
+
+
+def test_a_chain_ends_with_the_first_of_its_certificates_that_does(authority: Authority) -> None:
+    long, short = (authority.server(name, lasts=timedelta(hours=hours)) for name, hours in (("long", 9), ("short", 1)))
+    both = long.cert.read_bytes() + short.cert.read_bytes()
+    assert expiry(both) == expiry(short.cert.read_bytes()) != expiry(long.cert.read_bytes())
+    assert expiry(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n") is None
 
 
 def test_files_that_do_not_hold_leave_the_old_ones_in_use_and_are_complained_of_once(

@@ -48,9 +48,11 @@ def asked(site: Site, stack: contextlib.ExitStack, *, tokens: int = 10) -> Conne
     return connection
 
 
-def overloaded(answer: Answer) -> None:
+def overloaded(site: Site, answer: Answer) -> None:
     assert (answer.status, answer.code, answer.value("retry-after")) == (503, "engine-overloaded", "1")
     assert 'details="engine-overloaded"' in (answer.value("proxy-status") or "")
+    record = site.record(answer)
+    assert (record["verdict"], record["outcome"], record["engine_status"]) == ("failure", None, None)
 
 
 def test_the_engine_has_two_one_waits_and_the_fourth_is_told_to_come_back(slow: Site) -> None:
@@ -60,7 +62,7 @@ def test_the_engine_has_two_one_waits_and_the_fourth_is_told_to_come_back(slow: 
         third = asked(slow, stack)
         wait(lambda: waiting(slow) == 1, "the third")
         begun = time.monotonic()
-        overloaded(slow.chat())
+        overloaded(slow, slow.chat())
         assert time.monotonic() - begun < 0.4
         assert len(slow.engine.state.running) == 2
         for connection in (*first, third):
@@ -92,5 +94,5 @@ def test_who_waits_longer_than_the_bound_is_told_to_come_back(slow: Site) -> Non
             asked(slow, stack, tokens=16)
         wait(lambda: len(slow.engine.state.running) == 2, "both")
         begun = time.monotonic()
-        overloaded(slow.chat())
+        overloaded(slow, slow.chat())
         assert 0.9 < time.monotonic() - begun < 2.0

@@ -209,6 +209,13 @@ def test_what_is_no_tls_gets_no_answer_and_makes_no_noise(vault: Vault) -> None:
     assert vault.chat(vault.bound(vault.ours), vault.ours).status == 200
 
 
+def test_operators_can_see_when_a_certificate_ends(vault: Vault) -> None:
+    """Those of tests last an hour."""
+    name = 'gateway_tls_certificate_expires_seconds{listener="public"} '
+    (line,) = (line for line in vault.site.metrics().splitlines() if line.startswith(name))
+    assert 0 < float(line.removeprefix(name)) <= 3600
+
+
 def test_a_client_that_leaves_over_tls_ends_the_engines_work_at_once(vault: Vault) -> None:
     site = vault.site
     token = vault.bound(vault.ours, client_id="cli-2")

@@ -59,10 +59,12 @@ class Authority:
         self.ca = folder / f"{name}.ca.pem"
         self.ca.write_bytes(made.public_bytes(serialization.Encoding.PEM))
 
-    def server(self, name: str = "server", *, password: bytes | None = None) -> Pair:
+    def server(
+        self, name: str = "server", *, password: bytes | None = None, lasts: timedelta = timedelta(hours=1)
+    ) -> Pair:
         """Sign a certificate for a server on loopback."""
         names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
-        return self._pair(name, ExtendedKeyUsageOID.SERVER_AUTH, names, timedelta(hours=1), password)
+        return self._pair(name, ExtendedKeyUsageOID.SERVER_AUTH, names, lasts, password)
 
     def client(self, name: str = "client", *, lasts: timedelta = timedelta(hours=1)) -> Pair:
         """Sign a certificate for a client; a negative time makes one that has expired."""

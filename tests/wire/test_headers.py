@@ -28,6 +28,28 @@ def test_a_request_with_nothing_but_a_host_has_no_body_and_no_credential() -> No
     assert not headers.has_body
 
 
+_OFTEN = st.lists(
+    st.tuples(
+        st.sampled_from([b"authorization", b"content-type", b"content-length", b"user-agent", b"cookie", b"host"]),
+        st.sampled_from([b"", b"5", b"007", b"1" * 19, b"a", b"Bearer t", b"\x01", b"127.0.0.1:8080"]),
+    ),
+    max_size=5,
+)
+
+
+@given(_OFTEN, st.sampled_from(["1.1", "1.0", "2.0"]))
+def test_a_field_that_is_seldom_there_changes_nothing_about_the_others(
+    fields: list[tuple[bytes, bytes]], version: str
+) -> None:
+    def seen(*more: tuple[bytes, bytes]) -> RequestHeaders | Reason:
+        try:
+            return _parse(*fields, *more, version=version)._replace(request_id=None)
+        except Malformed as refused:
+            return refused.reason
+
+    assert seen() == seen((b"x-request-id", b"abc"))
+
+
 def test_the_fields_that_later_rooms_read_are_given_and_no_others() -> None:
     headers = _parse(
         (b"authorization", b"Bearer t"),

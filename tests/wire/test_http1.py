@@ -167,3 +167,49 @@ def test_a_closed_reader_is_freed_without_the_garbage_collector() -> None:
     reader.close()
     del reader
     assert freed == ["parts"]
+
+
+AGAIN = {name: data for name, (data, seen) in WELL_FORMED.items() if seen[2:] == (True, True, False)}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("second", AGAIN)
+@pytest.mark.parametrize("first", AGAIN)
+def test_the_next_answer_of_a_connection_is_read_as_by_a_new_reader(first: str, second: str, step: int) -> None:
+    reader, _ = read(AGAIN[first], step)
+    assert reader.reusable
+    reader.begin()
+    assert (reader.untouched, reader.headers, reader.parts) == (True, [], [])
+    body = b""
+    for start in range(0, len(AGAIN[second]), step):
+        reader.feed(AGAIN[second][start : start + step])
+        body += reader.take()
+    new, seen = read(AGAIN[second], step)
+    assert Read(reader.status, body, reader.complete, reader.keep_alive, reader.excess) == seen
+    assert (reader.headers, reader.content_length, reader.chunked) == (new.headers, new.content_length, new.chunked)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        OK + b"content-length: 3\r\n\r\nab",
+        OK + b"content-length: 3\r\n\r\nabcX",
+        OK + b"content-length: 0\r\n\r\nH",
+        OK + b"connection: close\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n",
+        b"HTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP",
+    ],
+)
+def test_a_reader_that_does_not_stand_between_two_answers_begins_no_other(data: bytes) -> None:
+    reader, _ = read(data, 1 << 20)
+    with pytest.raises(ValueError, match="between two responses"):
+        reader.begin()
+
+
+def test_a_reader_that_refused_an_answer_begins_no_other() -> None:
+    reader = ResponseReader()
+    with pytest.raises(Malformed):
+        reader.feed(b"HTTP/1.1 999 Odd\r\n\r\n")
+    with pytest.raises(ValueError, match="between two responses"):
+        reader.begin()

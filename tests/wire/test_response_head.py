@@ -7,7 +7,7 @@ from gateway.wire.response_head import passing_fields
 
 def test_only_what_describes_the_body_passes() -> None:
     fields = [
-        (b"Content-Type", b"text/event-stream; charset=utf-8"),
+        (b"content-type", b"text/event-stream; charset=utf-8"),
         (b"content-encoding", b"gzip"),
         (b"retry-after", b"30"),
         (b"server", b"uvicorn"),
