@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gateway.limits.ledger import Ledger
     from gateway.limits.limit import Limit
     from gateway.policy.decision import Grant
-    from gateway.policy.model import Client, Plane
+    from gateway.policy.model import Client, Model, Plane
     from gateway.ports import Delivery, UpstreamRequest
 
 
@@ -92,25 +92,27 @@ class Passage:
         """Say what is left in a refusal for another reason, too."""
         return refusal if refusal is None or refusal.fields else replace(refusal, fields=tuple(self.lines))
 
-    async def reserve(self, request: UpstreamRequest, most_tokens: int) -> Refusal | None:
-        """Count the most that a call can use, where its client's tokens are limited, and have its answer say so.
+    async def reserve(self, request: UpstreamRequest, most_tokens: int, model: Model) -> Refusal | None:
+        """Count the most that a call can use, by its client's limits and its model's, and have its answer say so.
 
         From here on the call goes to its engine, and may cost something. ``most_tokens``: of all answers together.
         Raises ``Unavailable(LEDGER_UNAVAILABLE)``.
         """
-        lease = self._lease
+        lease, most, limit, shared = self._lease, 0, self._lease.limit, model.limit
         if self._facts.counts_tokens:
             self._prompt = prompt = prompt_tokens(request.body)
             self._most_tokens = most_tokens
-            limit = lease.limit
-            if limit.tokens_per_minute is not None or limit.tokens_per_day is not None:
-                tokens = prompt + most_tokens
-                most = tokens if tokens < MOST else MOST  # noqa: FURB136  (a call costs more)
-                refused = self._ledger.reserve(lease, most)
-                if refused is not None and not isinstance(refused, Refused):
-                    refused = await refused
-                if refused is not None:
-                    return _refusal(refused, limit, self._fields)
+            tokens = prompt + most_tokens
+            most = tokens if tokens < MOST else MOST  # noqa: FURB136  (a call costs more)
+        if shared is not None or (most and (limit.tokens_per_minute is not None or limit.tokens_per_day is not None)):
+            share = (Holder.of_model(lease.holder.plane, model.alias), shared) if shared is not None else None
+            refused = self._ledger.reserve(lease, most, share)
+            if refused is not None and not isinstance(refused, Refused):
+                refused = await refused
+            if refused is not None and refused.shared and shared is not None:
+                return _refusal(refused, shared, None, f" of the model `{model.alias}` for all its callers")
+            if refused is not None:
+                return _refusal(refused, limit, self._fields)
         self._request = request
         request.lines.append(self._fields.of_lease(lease))
         return None
@@ -156,16 +158,18 @@ class Passage:
         return Usage(self._prompt, 0 if request.stream else self._most_tokens, estimated=True)
 
 
-def _refusal(refused: Refused, limit: Limit, fields: LimitFields) -> Refusal:
-    lines = fields.of_refusal(refused).splitlines(keepends=True)
-    return Refusal.of_limit(refused.reason, _sentence(refused, limit), retry_after=refused.retry_after, fields=lines)
+def _refusal(refused: Refused, limit: Limit, fields: LimitFields | None, whose: str = "") -> Refusal:
+    """Word a refusal; without ``fields``, the numbers are not the caller's to see."""
+    lines = fields.of_refusal(refused).splitlines(keepends=True) if fields is not None else ()
+    sentence = _sentence(refused, limit, f"the limit{whose} is")
+    return Refusal.of_limit(refused.reason, sentence, retry_after=refused.retry_after, fields=lines)
 
 
-def _sentence(refused: Refused, limit: Limit) -> str:
+def _sentence(refused: Refused, limit: Limit, beginning: str) -> str:
     if refused.reason is Reason.OVER_RATE:
-        return f"the limit is {limit.requests_per_minute} in any minute; try again in {refused.retry_after} s"
+        return f"{beginning} {limit.requests_per_minute} in any minute; try again in {refused.retry_after} s"
     if refused.reason is Reason.OVER_CONCURRENCY:
-        return f"the limit is {limit.concurrent_requests}; try again when one of them has ended"
+        return f"{beginning} {limit.concurrent_requests}; try again when one of them has ended"
     named = [(limit.tokens_per_minute, "in any minute"), (limit.tokens_per_day, "in a UTC day")]
     limits = " and ".join(f"{number} {span}" for number, span in named if number is not None)
-    return f"the limit is {limits}; try again in {refused.retry_after} s"
+    return f"{beginning} {limits}; try again in {refused.retry_after} s"

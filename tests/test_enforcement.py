@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from gateway.audit import AuditRecord
     from gateway.identity.credential import Credential
-    from gateway.limits.ledger import Holder, Lease
+    from gateway.limits.ledger import Holder, Lease, Share
     from gateway.policy.model import Plane
 
 ID = "0123456789abcdef" * 2
@@ -182,10 +182,10 @@ class Full(MemoryLedger):
             return Refused(self.over, 1, Quota(60, 0, 1))
         return super().enter(holder, limit)
 
-    def reserve(self, lease: Lease, tokens: int) -> Refused | None:
+    def reserve(self, lease: Lease, tokens: int, model: Share | None = None) -> Refused | None:
         if self.tokens:
             return Refused(Reason.OVER_TOKENS, 1, lease.requests, Quota(1, 0, 1))
-        return super().reserve(lease, tokens)
+        return super().reserve(lease, tokens, model)
 
 
 class Kept:

@@ -23,7 +23,7 @@ from valkey.exceptions import NoScriptError, ValkeyError
 from gateway.adapters.ledger_scripts import Script, Scripts
 from gateway.adapters.walk import in_task
 from gateway.addresses import Unix
-from gateway.limits.ledger import Holder, Lease, Quota, Refused
+from gateway.limits.ledger import Lease, Quota, Refused
 from gateway.limits.tally import DAY_US
 from gateway.reasons import Reason, Unavailable
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from gateway.addresses import LedgerAddress
+    from gateway.limits.ledger import Holder, Share
     from gateway.limits.limit import Limit
 
 ANSWER_S = 1.0
@@ -45,7 +46,8 @@ LEASE_S = 30.0
 UNSETTLED_AT_MOST = 10_000
 """Settlements that are kept for a server that does not answer; of more, the oldest stay charged as reserved."""
 
-_REFUSALS = {1: Reason.OVER_RATE, 2: Reason.OVER_CONCURRENCY}
+_REFUSALS = {1: Reason.OVER_RATE, 2: Reason.OVER_CONCURRENCY, 3: Reason.OVER_TOKENS}
+_OF_MODEL = 10
 _NO_LIMIT = -1
 _log = structlog.get_logger("gateway.ledger")
 
@@ -68,6 +70,7 @@ class ValkeyLedger:
         self._scripts = scripts or Scripts.on()
         self._answer_s = answer_s
         self._lease_s = lease_s
+        self._holds = round(lease_s * 1_000_000)
         self._server: Any = Valkey(connection_pool=_pool(address, password))  # its commands have no types
         self.open: Counter[tuple[str, str]] = Counter()
         self._held: dict[Holder, set[str]] = {}
@@ -107,24 +110,32 @@ class ValkeyLedger:
         self.open[holder[:2]] += 1
         return Lease(holder, limit, left, lease_id)
 
-    async def reserve(self, lease: Lease, tokens: int) -> Refused | None:
-        """Count the most that a call can use: one question."""
+    async def reserve(self, lease: Lease, tokens: int, model: Share | None = None) -> Refused | None:
+        """Count the most that a call can use: one question, whether its model is limited or not."""
         limit = lease.limit
         per_minute, per_day = limit.tokens_per_minute, limit.tokens_per_day
-        numbers = (tokens, _NO_LIMIT if per_minute is None else per_minute, _NO_LIMIT if per_day is None else per_day)
-        _, _, sums, calls = _keys(lease.holder)
-        refused, wait, used, reset, spent, day, into_day = await self._ask(
-            self._scripts.reserve, (sums, calls), (lease.id, *numbers)
+        keys: tuple[str, ...] = _keys(lease.holder)[2:]
+        numbers: tuple[int, ...] = (tokens, *_tokens(limit))
+        if model is not None:
+            holder, shared = model
+            keys += _keys(holder)
+            numbers += (shared.requests_per_minute, shared.concurrent_requests, *_tokens(shared), self._holds)
+        verdict, wait, used, reset, spent, day, into_day = await self._ask(
+            self._scripts.reserve, keys, (lease.id, *numbers)
         )
         minute = None if per_minute is None else Quota(per_minute, max(0, per_minute - used), reset)
         today = None if per_day is None else Quota(per_day, max(0, per_day - spent), DAY_US - into_day)
-        if refused:
-            return Refused(Reason.OVER_TOKENS, wait, lease.requests, minute, today)
+        if verdict:
+            reason = _REFUSALS[verdict % _OF_MODEL]
+            return Refused(reason, wait, lease.requests, minute, today, shared=verdict > _OF_MODEL)
         lease.reserved, lease.on_day = tokens, day
         if minute is not None:
             lease.minute_left = minute.left
         if today is not None:
             lease.day_left, lease.day_reset_us = today.left, today.reset_us
+        if model is not None:
+            lease.shared = Lease(*model, 0, lease.id)
+            self._held.setdefault(model[0], set()).add(lease.id)
         return None
 
     async def settle(self, lease: Lease, tokens: int) -> None:
@@ -133,11 +144,12 @@ class ValkeyLedger:
             return
         lease.settled = True
         self.open[lease.holder[:2]] -= 1
-        held = self._held.get(lease.holder)
-        if held is not None:
-            held.discard(lease.id)
-            if not held:
-                del self._held[lease.holder]
+        for one in (lease, lease.shared):
+            held = self._held.get(one.holder) if one is not None else None
+            if held is not None and one is not None:
+                held.discard(lease.id)
+                if not held:
+                    del self._held[one.holder]
         try:
             await self._settle(lease, tokens)
         except (Unavailable, asyncio.CancelledError) as error:
@@ -157,10 +169,9 @@ class ValkeyLedger:
             while self._unsettled:
                 await self._settle(*self._unsettled[0])
                 self._unsettled.popleft()
-            holds = round(self._lease_s * 1_000_000)
             for holder, held in list(self._held.items()):
                 _, leases, _, _ = _keys(holder)
-                await self._ask(self._scripts.renew, (leases,), (holds, *held))
+                await self._ask(self._scripts.renew, (leases,), (self._holds, *held))
 
     async def _keep(self) -> None:
         while True:
@@ -169,12 +180,14 @@ class ValkeyLedger:
 
     async def _enter(self, holder: Holder, limit: Limit, lease_id: str) -> list[int]:
         requests, leases, _, _ = _keys(holder)
-        arguments = (limit.requests_per_minute, limit.concurrent_requests, lease_id, round(self._lease_s * 1_000_000))
+        arguments = (limit.requests_per_minute, limit.concurrent_requests, lease_id, self._holds)
         return await self._ask(self._scripts.enter, (requests, leases), arguments)
 
     async def _settle(self, lease: Lease, tokens: int) -> None:
-        _, leases, sums, _ = _keys(lease.holder)
-        await self._ask(self._scripts.settle, (leases, sums), (lease.id, tokens, lease.reserved, lease.on_day))
+        keys: tuple[str, ...] = _keys(lease.holder)[1:3]
+        if lease.shared is not None:
+            keys += _keys(lease.shared.holder)[1:3]
+        await self._ask(self._scripts.settle, keys, (lease.id, tokens, lease.reserved, lease.on_day))
 
     async def _ask(self, script: Script, keys: tuple[str, ...], arguments: tuple[int | str, ...]) -> list[int]:
         """Run a script; its text is sent only to a server that has not seen it. Raises ``Unavailable``."""
@@ -206,9 +219,24 @@ class ValkeyLedger:
 
 @lru_cache(maxsize=4096)
 def _keys(holder: Holder) -> tuple[str, str, str, str]:
-    """Name the keys of a holder: requests, leases, sums and calls, all within one slot of a cluster."""
-    tag = sha256(json.dumps(holder).encode()).hexdigest()[:32]
-    return f"vgw:{{{tag}}}:requests", f"vgw:{{{tag}}}:leases", f"vgw:{{{tag}}}:sums", f"vgw:{{{tag}}}:calls"
+    """Name the keys of a holder: requests, leases, sums and calls, those of a plane within one slot of a cluster."""
+    tag, digest = _digest(holder.plane)[:16], _digest(json.dumps(holder))
+    return (
+        f"vgw:{{{tag}}}:{digest}:requests",
+        f"vgw:{{{tag}}}:{digest}:leases",
+        f"vgw:{{{tag}}}:{digest}:sums",
+        f"vgw:{{{tag}}}:{digest}:calls",
+    )
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:32]
+
+
+def _tokens(limit: Limit) -> tuple[int, int]:
+    """Give the most tokens of a minute and a day, as the script takes them."""
+    per_minute, per_day = limit.tokens_per_minute, limit.tokens_per_day
+    return _NO_LIMIT if per_minute is None else per_minute, _NO_LIMIT if per_day is None else per_day
 
 
 def _pool(address: LedgerAddress, password: str | None) -> BlockingConnectionPool:

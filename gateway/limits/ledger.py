@@ -20,7 +20,7 @@ MINUTE_US = 60 * SECOND_US
 
 
 class Holder(NamedTuple):
-    """Whose limits these are: a client of a plane, or one person of it.
+    """Whose limits these are: a client of a plane, one person of it, or a model, for all clients of its plane.
 
     A tuple, never a text put together: no name can be chosen so that it runs into another.
     """
@@ -28,6 +28,12 @@ class Holder(NamedTuple):
     plane: str
     client: str
     subject: str | None = None
+    model: str | None = None
+
+    @classmethod
+    def of_model(cls, plane: str, alias: str) -> Holder:
+        """Give the holder of what all clients of a plane share of a model."""
+        return cls(plane, "", None, alias)
 
 
 class Quota(NamedTuple):
@@ -41,7 +47,8 @@ class Quota(NamedTuple):
 class Refused(NamedTuple):
     """A limit was reached. Who waits ``wait_us`` is admitted, if nobody else of this holder comes first.
 
-    For open requests the wait is a guess, since nobody knows when a stream ends.
+    For open requests the wait is a guess, since nobody knows when a stream ends. ``shared``: the limit is the model's,
+    and the numbers are those of all clients: they are for nobody to see.
     """
 
     reason: Reason
@@ -49,6 +56,7 @@ class Refused(NamedTuple):
     requests: Quota
     minute: Quota | None = None
     day: Quota | None = None
+    shared: bool = False
 
     @property
     def retry_after(self) -> int:
@@ -61,7 +69,8 @@ class Lease:
 
     ``left``: requests that its minute still has. ``reserved``: the tokens counted for it so far, on the UTC day that
     ``on_day`` stands for. ``minute_left`` and ``day_left`` say what is left of tokens, where they are limited, and
-    ``day_reset_us`` when the day ends. ``id``, ``entry`` and ``on_day`` are the ledger's own marks.
+    ``day_reset_us`` when the day ends. ``shared``: the place that the call takes of its model's, where those are
+    limited. ``id``, ``entry`` and ``on_day`` are the ledger's own marks.
     """
 
     __slots__ = (
@@ -76,6 +85,7 @@ class Lease:
         "on_day",
         "reserved",
         "settled",
+        "shared",
     )
 
     def __init__(self, holder: Holder, limit: Limit, left: int, lease_id: str = "") -> None:
@@ -88,6 +98,7 @@ class Lease:
         self.day_left: int | None = None
         self.entry: Entry | None = None
         self.settled = False
+        self.shared: Lease | None = None
 
     @property
     def requests(self) -> Quota:
@@ -107,6 +118,10 @@ class Lease:
         return None if limit is None or self.day_left is None else Quota(limit, self.day_left, self.day_reset_us)
 
 
+Share = tuple[Holder, "Limit"]
+"""A model, and what all clients together may use of it."""
+
+
 class Ledger(Protocol):
     """Keeps the numbers: at once, or elsewhere, and then each method gives what is to be awaited instead.
 
@@ -120,8 +135,14 @@ class Ledger(Protocol):
     def enter(self, holder: Holder, limit: Limit) -> Lease | Refused | Awaitable[Lease | Refused]:
         """Let a request in, if its minute has room and a place is free; it counts even if no place is."""
 
-    def reserve(self, lease: Lease, tokens: int) -> Refused | Awaitable[Refused | None] | None:
-        """Count the most that a call can use, before it is made."""
+    def reserve(
+        self, lease: Lease, tokens: int, model: Share | None = None
+    ) -> Refused | Awaitable[Refused | None] | None:
+        """Count the most that a call can use, before it is made; with ``model``, the call for its model as well.
+
+        Both or none: where one has no room, nothing is counted of either, and the longer wait is told. Without tokens
+        (0), no limit of tokens is asked.
+        """
 
     def settle(self, lease: Lease, tokens: int) -> Awaitable[None] | None:
         """Free the place, and count what was used in place of what was reserved; a second time does nothing."""

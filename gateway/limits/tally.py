@@ -8,6 +8,7 @@ who asks too often still gets the whole limit. It keeps numbers and asks nobody.
 from __future__ import annotations
 
 from collections import deque
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from gateway.limits.ledger import SECOND_US, Holder, Lease, Quota, Refused
@@ -65,10 +66,11 @@ class Tally:
             self._midnight = midnight = (unix // _DAY_NS + 1) * _DAY_NS
             self._spent = 0
         spent = self._spent
-        if (per_minute is not None and not tokens.fits(amount, per_minute, now)) or (
-            per_day is not None and spent and spent + amount > per_day
+        if amount and (
+            (per_minute is not None and not tokens.fits(amount, per_minute, now))
+            or (per_day is not None and spent and spent + amount > per_day)
         ):
-            return self._over_tokens(lease, amount, now, unix)
+            return self._over_tokens(limit, lease.requests, amount, now, unix)
         self._spent = spent = spent + amount
         lease.reserved = amount
         lease.on_day = midnight
@@ -80,6 +82,22 @@ class Tally:
             lease.day_left = max(0, per_day - spent)
             lease.day_reset_us = (midnight - unix) // _NS
         return None
+
+    def refusal(self, limit: Limit, amount: int, now: int, unix: int) -> Refused | None:
+        """Say why a call has no room here, if it has none; of several limits, the longest wait. Nothing is counted."""
+        requests = self._requests(limit, now)
+        rate = self._wait_us(limit, now)
+        refusals = [Refused(Reason.OVER_RATE, rate, requests)] if rate else []
+        if self.open >= limit.concurrent_requests:
+            refusals.append(Refused(Reason.OVER_CONCURRENCY, SECOND_US, requests))
+        if amount and (over := self._over_tokens(limit, requests, amount, now, unix)).wait_us:
+            refusals.append(over)
+        return max(refusals, key=attrgetter("wait_us"), default=None)
+
+    def over_tokens(self, lease: Lease, amount: int, now: int, unix: int) -> Refused | None:
+        """Say why ``reserve`` would refuse, if it would. Nothing is counted."""
+        over = self._over_tokens(lease.limit, lease.requests, amount, now, unix)
+        return over if amount and over.wait_us else None
 
     def settle(self, lease: Lease, amount: int) -> None:
         """Free the place and count what was used, where the reservation was counted; later minutes owe nothing."""
@@ -113,18 +131,19 @@ class Tally:
         most, counted = limit.requests_per_minute, self._counted(now)
         return Quota(most, max(0, most - counted), _us(self._leaving[-1] - now) if counted else 0)
 
-    def _over_tokens(self, lease: Lease, amount: int, now: int, unix: int) -> Refused:
-        limit, wait, minute, day = lease.limit, 0, None, None
+    def _over_tokens(self, limit: Limit, requests: Quota, amount: int, now: int, unix: int) -> Refused:
+        wait, minute, day = 0, None, None
         if limit.tokens_per_minute is not None:
             wait = _us(self._tokens.wait(amount, limit.tokens_per_minute, now))
             left = max(0, limit.tokens_per_minute - self._tokens.used)
             minute = Quota(limit.tokens_per_minute, left, _us(self._tokens.reset(now)))
         if limit.tokens_per_day is not None:
-            rest = _us(self._midnight - unix)
-            if self._spent + min(amount, limit.tokens_per_day) > limit.tokens_per_day:
+            spent = self._spent if unix < self._midnight else 0
+            rest = _us(_DAY_NS - unix % _DAY_NS)
+            if spent and spent + amount > limit.tokens_per_day:
                 wait = max(wait, rest)
-            day = Quota(limit.tokens_per_day, max(0, limit.tokens_per_day - self._spent), rest)
-        return Refused(Reason.OVER_TOKENS, wait, lease.requests, minute, day)
+            day = Quota(limit.tokens_per_day, max(0, limit.tokens_per_day - spent), rest)
+        return Refused(Reason.OVER_TOKENS, wait, requests, minute, day)
 
 
 def _us(ns: int) -> int:

@@ -18,6 +18,11 @@ def test_names_cannot_be_chosen_so_that_two_holders_are_one() -> None:
     assert Holder("p", "c|x") != Holder("p", "c", "x")
 
 
+def test_a_model_is_a_holder_that_no_client_can_be() -> None:
+    assert Holder.of_model("p", "big") == Holder("p", "", None, "big")
+    assert Holder.of_model("p", "big") != Holder("p", "big")
+
+
 def test_a_lease_begins_with_nothing_reserved() -> None:
     lease = Lease(Holder("p", "c"), Limit("l", 1, 1, 10, 20), 0)
     assert (lease.reserved, lease.minute, lease.day, lease.settled) == (0, None, None, False)

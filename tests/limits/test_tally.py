@@ -135,6 +135,40 @@ def test_a_tally_is_idle_when_nothing_of_it_makes_a_difference() -> None:
     assert tally.idle(10 * MINUTE_US * NS, (NOON + DAY_US) * NS)
 
 
+def test_what_has_no_room_is_told_without_being_counted_and_of_several_limits_the_longest_wait() -> None:
+    tally = Tally()
+    limit = Limit("model", 2, 1, 100, 150)
+    assert tally.refusal(limit, 100, 0, NOON * NS) is None
+    first = entered(tally, limit, 0)
+    assert tally.reserve(first, 60, 0, NOON * NS) is None
+    refusal = tally.refusal(limit, 0, SECOND * NS, NOON * NS)
+    assert refusal is not None
+    assert (refusal.reason, refusal.wait_us) == (Reason.OVER_CONCURRENCY, SECOND)
+    refusal = tally.refusal(limit, 41, SECOND * NS, NOON * NS)
+    assert refusal is not None
+    assert (refusal.reason, refusal.wait_us) == (Reason.OVER_TOKENS, 59 * SECOND)
+    refusal = tally.refusal(limit, 100, SECOND * NS, NOON * NS)
+    assert refusal is not None
+    assert (refusal.reason, refusal.wait_us) == (Reason.OVER_TOKENS, DAY_US // 2)
+    tally.settle(first, 60)
+    tally.settle(entered(tally, limit, SECOND), 0)
+    refusal = tally.refusal(limit, 1, 2 * SECOND * NS, NOON * NS)
+    assert refusal is not None
+    assert (refusal.reason, refusal.wait_us) == (Reason.OVER_RATE, 58 * SECOND)
+    assert tally.refusal(limit, 100, MINUTE_US * NS, (NOON + DAY_US) * NS) is None, "another minute on another day"
+
+
+def test_whether_a_reservation_would_be_refused_can_be_asked_without_making_it() -> None:
+    tally = Tally()
+    lease = entered(tally, COUNTED, 0)
+    assert tally.over_tokens(lease, 1000, 0, NOON * NS) is None
+    assert tally.reserve(lease, 1000, 0, NOON * NS) is None
+    refusal = tally.over_tokens(entered(tally, COUNTED, 0), 1, 0, NOON * NS)
+    assert refusal is not None
+    assert refusal.wait_us == MINUTE_US
+    assert tally.over_tokens(entered(tally, COUNTED, 0), 0, 0, NOON * NS) is None
+
+
 @dataclass
 class Call:
     """A call as the oracle remembers it."""
@@ -212,11 +246,11 @@ def test_for_any_traffic_no_window_admits_more_than_its_limit_and_none_less(
         )
         fits_day = limit.tokens_per_day is None or day + min(amount, limit.tokens_per_day) <= limit.tokens_per_day
         refusal = tally.reserve(verdict, amount, now * NS, (started + now) * NS)
-        assert (refusal is None) == (fits_minute and fits_day)
+        assert (refusal is None) == (not amount or (fits_minute and fits_day))
         if refusal is None:
             call.charged = amount
         else:
             later = now + refusal.retry_after * SECOND
-            again = copy.deepcopy(tally).reserve(copy.deepcopy(verdict), amount, later * NS, (started + later) * NS)
-            assert again is None
+            once_more = copy.deepcopy(tally).reserve(copy.deepcopy(verdict), amount, later * NS, (started + later) * NS)
+            assert once_more is None
         oracle.calls.append(call)
