@@ -29,6 +29,7 @@ from gateway.reasons import Reason, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from ssl import SSLContext
 
     from gateway.addresses import LedgerAddress
     from gateway.limits.ledger import Holder, Share
@@ -55,6 +56,7 @@ _log = structlog.get_logger("gateway.ledger")
 class ValkeyLedger:
     """The ``Ledger`` of all gateways that name one server. ``password`` is sent to it and kept nowhere else.
 
+    ``tls``: whose certificates are believed, where the address has TLS; without it those that the system believes.
     ``open``: requests under way in this process, by plane and client. ``ready``: whether the server answered last time.
     """
 
@@ -62,6 +64,7 @@ class ValkeyLedger:
         self,
         address: LedgerAddress,
         password: str | None = None,
+        tls: SSLContext | None = None,
         *,
         scripts: Scripts | None = None,
         answer_s: float = ANSWER_S,
@@ -71,7 +74,7 @@ class ValkeyLedger:
         self._answer_s = answer_s
         self._lease_s = lease_s
         self._holds = round(lease_s * 1_000_000)
-        self._server: Any = Valkey(connection_pool=_pool(address, password))  # its commands have no types
+        self._server: Any = Valkey(connection_pool=_pool(address, password, tls))  # its commands have no types
         self.open: Counter[tuple[str, str]] = Counter()
         self._held: dict[Holder, set[str]] = {}
         self._unsettled: deque[tuple[Lease, int]] = deque(maxlen=UNSETTLED_AT_MOST)
@@ -239,7 +242,16 @@ def _tokens(limit: Limit) -> tuple[int, int]:
     return _NO_LIMIT if per_minute is None else per_minute, _NO_LIMIT if per_day is None else per_day
 
 
-def _pool(address: LedgerAddress, password: str | None) -> BlockingConnectionPool:
+class _Trusting(SSLConnection):
+    """A connection that believes whom it is told to; the library would believe the system's authorities besides."""
+
+    def __init__(self, tls: SSLContext | None = None, **rest: Any) -> None:  # noqa: ANN401  (the library's own)
+        super().__init__(**rest)
+        if tls is not None:
+            self.ssl_context.context = tls
+
+
+def _pool(address: LedgerAddress, password: str | None, tls: SSLContext | None) -> BlockingConnectionPool:
     """Make the pool; a certificate must be good and for this very host, which the library leaves out by default."""
     where = address.where
     shared: dict[str, Any] = {
@@ -254,6 +266,6 @@ def _pool(address: LedgerAddress, password: str | None) -> BlockingConnectionPoo
         return BlockingConnectionPool(connection_class=UnixDomainSocketConnection, path=where.path, **shared)
     if address.tls:
         return BlockingConnectionPool(
-            connection_class=SSLConnection, host=where.host, port=where.port, ssl_check_hostname=True, **shared
+            connection_class=_Trusting, host=where.host, port=where.port, ssl_check_hostname=True, tls=tls, **shared
         )
     return BlockingConnectionPool(connection_class=Connection, host=where.host, port=where.port, **shared)

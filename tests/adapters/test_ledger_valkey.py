@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog
 
+from gateway.adapters.engine_pool import trust
 from gateway.adapters.ledger_scripts import Scripts
 from gateway.adapters.ledger_valkey import ValkeyLedger
 from gateway.addresses import LedgerAddress, Tcp, Unix
 from gateway.limits.ledger import Holder, Lease, Refused
 from gateway.limits.limit import Limit
 from gateway.reasons import Reason, Unavailable
+from tests.simulators.certificates import Authority
 from tests.simulators.resp_server import HANG, RespServer, numbers, resp_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
 ACME = Holder("partner", "acme", "ann@example.com")
 LIMIT = Limit("small", 60, 4, 1000, 5000)
@@ -233,3 +236,19 @@ async def test_a_refusal_of_a_model_is_told_apart_from_the_clients_own(
     assert refusal is not None
     assert (refusal.reason, refusal.retry_after, refusal.shared) == (reason, 2, True)
     assert lease.shared is None
+
+
+async def test_with_a_file_of_authorities_those_are_believed_and_nobody_else_is(tmp_path: Path) -> None:
+    ours, other = Authority(tmp_path, "ours"), Authority(tmp_path, "other")
+    pair = ours.server()
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(pair.cert, pair.key)
+    async with resp_server(tls) as server:
+        server.answers = [IN]
+        believing, doubting = (ValkeyLedger(server.address, tls=trust(one.ca)) for one in (ours, other))
+        await let_in(believing)
+        with pytest.raises(Unavailable):
+            await doubting.enter(ACME, LIMIT)
+        assert len(server.asked) == 1
+        await believing.close()
+        await doubting.close()
