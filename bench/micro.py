@@ -20,7 +20,7 @@ from gateway.adapters.ledger_memory import MemoryLedger  # noqa: E402
 from gateway.audit import AuditRecord, Outcome, Verdict  # noqa: E402
 from gateway.dialects.call import Usage  # noqa: E402
 from gateway.dialects.meter import Meter  # noqa: E402
-from gateway.dialects.registry import DIALECTS, FACTS  # noqa: E402
+from gateway.dialects.registry import DIALECTS  # noqa: E402
 from gateway.identity import access_token  # noqa: E402
 from gateway.identity.credential import CredentialReader  # noqa: E402
 from gateway.identity.key_set import KeySet  # noqa: E402
@@ -29,8 +29,9 @@ from gateway.limits.charge import prompt_tokens  # noqa: E402
 from gateway.limits.fields import LimitFields  # noqa: E402
 from gateway.limits.ledger import Holder, Lease  # noqa: E402
 from gateway.limits.limit import Limit  # noqa: E402
-from gateway.policy.cache_salt import CacheSalts, isolated  # noqa: E402
+from gateway.policy.cache_salt import CacheSalts  # noqa: E402
 from gateway.policy.compile import compile_plane  # noqa: E402
+from gateway.policy.court import Court  # noqa: E402
 from gateway.policy.decide import admit, endpoint_for, judge  # noqa: E402
 from gateway.policy.decision import Grant, Permit  # noqa: E402
 from gateway.policy.model import Endpoint  # noqa: E402
@@ -45,7 +46,6 @@ from gateway.wire.target import Target  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gateway.dialects.call import Call
     from gateway.policy.model import Plane
 
 T = TypeVar("T")
@@ -149,23 +149,21 @@ def gatehouse(plane: Plane) -> Grant:
 
 def court(plane: Plane, grant: Grant) -> None:
     """Measure what happens to the body."""
-    dialect, facts, salts = DIALECTS["openai-chat"], FACTS["openai-chat"], CacheSalts(bytes(32))
+    dialect = DIALECTS["openai-chat"]
+    salt = CacheSalts(bytes(32)).salt(plane.name, grant.client.name, "2026-11-30")
+    forgetful, remembering = Court(plane, most=0), Court(plane)
 
-    def judged(call: Call) -> Permit:
-        salt = salts.salt(plane.name, grant.client.name, "2026-11-30")
-        return isolated(sure(judge(plane, grant, call), Permit), facts, salt)
-
-    def whole(body: bytes) -> bytes:
-        call = dialect.read(body)
-        return dialect.write(call, judged(call).changes)
+    def ruled(court: Court, body: bytes) -> tuple[object, ...]:
+        return sure(court.rule(grant, dialect.read(body), salt), tuple)
 
     for name, body in (("1 KB", chat(850)), ("100 KB", chat(97_000)), ("image of 2 MB", image(2_000_000))):
         call = dialect.read(body)
-        whole(body)
+        sure(judge(plane, grant, call), Permit)
         show(f"body, {name}: strict JSON", lambda body=body: strict_json.loads(body))
         show(f"body, {name}: orjson for comparison", lambda body=body: orjson.loads(body))
-        show(f"body, {name}: judge", lambda call=call: judged(call))
-        show(f"body, {name}: read, judge, write", lambda body=body: whole(body))
+        show(f"body, {name}: judge", lambda call=call: judge(plane, grant, call))
+        show(f"body, {name}: read, judge, write", lambda body=body: ruled(forgetful, body))
+        show(f"body, {name}: the same, parameters known", lambda body=body: ruled(remembering, body))
 
 
 def dispatch(plane: Plane) -> None:

@@ -14,17 +14,16 @@ from gateway.anonymous import Anonymous, Notice
 from gateway.audit import AuditRecord, Outcome, Verdict
 from gateway.dialects.form_body import FormBody
 from gateway.dialects.openai_models import ModelEntry, model_body, models_body
-from gateway.dialects.registry import DIALECTS, FACTS
+from gateway.dialects.registry import DIALECTS
 from gateway.engine.choice import mark
 from gateway.gatehouse import Gatehouse
 from gateway.identity import dpop
 from gateway.identity.challenge import challenge
 from gateway.limits.waiting_room import RANKS
-from gateway.policy.cache_salt import isolated
-from gateway.policy.decide import admit, endpoint_for, judge
-from gateway.policy.decision import Deny, told
+from gateway.policy.court import Court
+from gateway.policy.decide import admit, endpoint_for
+from gateway.policy.decision import Deny
 from gateway.policy.model import Endpoint
-from gateway.policy.usage_wish import usage_wish
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
 from gateway.reasons import Malformed, Reason, Unavailable
 from gateway.refusal import Refusal
@@ -70,6 +69,7 @@ class Enforcement(Generic[InboundT]):
         self._hosts = hosts
         self._ports = ports
         self._turnstile = Turnstile(plane, ports.ledger)
+        self._court = Court(plane)
         self._gatehouse = Gatehouse(plane, ports.authenticator, ports.clock, ports.proofs)
         endpoints = [endpoint for by_method in plane.endpoints.values() for endpoint in by_method.values()]
         self._endpoints = {endpoint.name: endpoint for endpoint in endpoints}
@@ -231,18 +231,17 @@ class Enforcement(Generic[InboundT]):
             begun = ports.clock.ticks()
             call = dialect.read(body)
             del body  # it may hold images: from here on, what was parsed is the only copy
-        permit = judge(self.plane, grant, call)
-        if isinstance(permit, Deny):
-            return Refusal.of(permit)
         salt = ports.salts.salt(self.plane.name, grant.client.name, today)
-        permit = isolated(permit, FACTS[endpoint.dialect], salt)
+        ruled = self._court.rule(grant, call, salt)
+        if isinstance(ruled, Deny):
+            return Refusal.of(ruled)
+        ruling, sent = ruled
+        permit, record.changes = ruling.permit, ruling.words
         if permit.model is None or dialect.upstream is None:
             message = f"dialect {dialect.name} was permitted without a model"
             raise RuntimeError(message)
         record.model = permit.model.alias
         record.engine = permit.model.engine
-        record.changes, named = told(permit.changes)
-        wish = usage_wish(dialect, call, permit)
         method, path = dialect.upstream
         request = UpstreamRequest(
             record.id,
@@ -250,15 +249,16 @@ class Enforcement(Generic[InboundT]):
             permit.model.engine,
             method,
             path,
-            dialect.write(call, [*permit.changes, *wish]),
+            sent,
             permit.stream,
             dialect,
             self._deadlines[endpoint.name],
-            [*_lines(record.id), *named],
-            hides_usage=bool(wish),
-            rank=RANKS[grant.client.limit.priority],
-            model=permit.model.served_as,
-            mark=mark(grant.client.name, call.fields) if ports.dispatcher.chooses(permit.model.engine) else None,
+            [*_lines(record.id), *ruling.lines],
+            None,
+            permit.model.served_as,
+            mark(grant.client.name, call.fields) if ports.dispatcher.chooses(permit.model.engine) else None,
+            ruling.hides_usage,
+            RANKS[grant.client.limit.priority],
         )
         if spool is not None and isinstance(dialect, FormBody):
             request.body, request.upload = written(dialect, call, permit.changes, spool, ports.new_id())

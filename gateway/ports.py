@@ -119,7 +119,7 @@ class UpstreamRequest:
 
     def __post_init__(self) -> None:
         """Have a meter ready for the answer."""
-        self.meter = Meter(self.dialect, hides=self.hides_usage)
+        self.meter = Meter(self.dialect, self.hides_usage)
 
 
 @dataclass(frozen=True, slots=True)

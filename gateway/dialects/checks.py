@@ -45,6 +45,7 @@ class Inspection:
 Check = Callable[[Any, Inspection], None]
 Description = Mapping[str, Any]
 
+_ASKED_OF_TEXT = frozenset({"enum", "media", "minLength", "schema", "treatment"})
 _LONGEST_SHOWN = 64
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.$\[\]-]")
 _MOST_DROPPED = 100
@@ -213,8 +214,9 @@ def _free_object(description: Description, path: str) -> Check:
 
 
 def _list(description: Description, path: str) -> Check:
-    described = description.get("items")
-    item_check = _pass if described is None else check_for(described, path)
+    described = description.get("items", {})
+    item_check = check_for(described, path) if described else _pass
+    word, words, text = _usual(described)
     tokens = description.get("prompt") == "tokens"
     least = description.get("minItems", 0)
     most = description.get("maxItems", float("inf"))
@@ -226,13 +228,45 @@ def _list(description: Description, path: str) -> Check:
             raise _invalid(f"has more than {most} items" if value else "must not be empty")
         if tokens and inspection.special_tokens:
             raise _invalid("must be text: token ids can spell special tokens")
+        strict = inspection.special_tokens
         for index, item in enumerate(value):
+            if (
+                type(item) is dict
+                and len(item) == 2  # noqa: PLR2004  (these two, and none besides)
+                and type(said := item.get(text)) is str
+                and type(kind := item.get(word)) is str
+                and kind in words
+                and not (strict and special_tokens.in_text(said))
+            ):
+                continue  # a role and a text, as most messages are: looked at without a call
             try:
                 item_check(item, inspection)
             except Malformed as fault:
                 raise inside(f"[{index}]", fault) from None
 
     return check
+
+
+def _usual(description: Description) -> tuple[str, frozenset[str], str]:
+    """Give the two members that most objects in a list have: a word of a closed list, its words, and any text.
+
+    Where the described ones are not so, nothing has both members.
+    """
+    of: Description = description.get("of", {}).get(description.get("default"), description)
+    members = of.get("properties", {})
+    word = next((name for name, member in members.items() if "enum" in member and "treatment" not in member), "")
+    text = next((name for name, member in members.items() if _is_any_text(member)), "")
+    if not {word, text}.issuperset(of.get("required", ())):
+        return "", frozenset(), ""
+    return word, frozenset(members[word]["enum"] if word else ()), text
+
+
+def _is_any_text(description: Description) -> bool:
+    """Tell whether every text is accepted, but for special tokens where they matter."""
+    if "anyOf" in description:
+        return any(map(_is_any_text, description["anyOf"]))
+    asked = _ASKED_OF_TEXT.isdisjoint(description) and description.get("prompt", True) is True
+    return asked and description.get("type") == "string"
 
 
 def _any_of(descriptions: Iterable[Description], path: str) -> Check:

@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any
 from gateway.dialects.checks import check_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Container, Iterator, Mapping
 
     from gateway.dialects.checks import Check
+
+
+_SAYING = frozenset({"prompt", "media", "schema"})
 
 
 class Treatment(StrEnum):
@@ -68,7 +71,12 @@ class Field:
     @property
     def holds_media(self) -> bool:
         """Whether content parts in it may be images or sounds."""
-        return _mentions_media(self.description)
+        return _mentions(self.description, {"media"})
+
+    @property
+    def says(self) -> bool:
+        """Whether it says something to the model: text, media, or a schema for the answer."""
+        return self.treatment in {Treatment.PASS, Treatment.CAP} and _mentions(self.description, _SAYING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +158,7 @@ def _fields(described: Mapping[str, Any], parent: str, versions: frozenset[str])
             yield from _fields(description["properties"], f"{name}.", known)
 
 
-def _mentions_media(described: Any) -> bool:  # noqa: ANN401  (a part of a table)
+def _mentions(described: Any, words: Container[str]) -> bool:  # noqa: ANN401  (a part of a table)
     if isinstance(described, dict):
-        return "media" in described or any(map(_mentions_media, described.values()))
-    return isinstance(described, list) and any(map(_mentions_media, described))
+        return any(name in words or _mentions(one, words) for name, one in described.items())
+    return isinstance(described, list) and any(_mentions(one, words) for one in described)

@@ -22,7 +22,7 @@ class Meter:
 
     __slots__ = ("_delta", "_deltas", "_dialect", "_hides", "usage")
 
-    def __init__(self, dialect: Dialect, *, hides: bool = False) -> None:
+    def __init__(self, dialect: Dialect, hides: bool = False) -> None:  # noqa: FBT001, FBT002  (a name costs as much)
         self._dialect = dialect
         self._hides = hides
         self._delta = dialect.delta

@@ -86,10 +86,10 @@ def counted(value: Any, names: Counts) -> Usage | None:  # noqa: ANN401  (any JS
     if not isinstance(value, dict):
         return None
     details = value.get(names.details)
-    return Usage(
-        prompt=count(value.get(names.prompt)),
-        completion=count(value.get(names.completion)),
-        reasoning=count(details.get("reasoning_tokens")) if isinstance(details, dict) else None,
+    return Usage(  # by position: it is read from every answer, and names cost as much again
+        count(value.get(names.prompt)),
+        count(value.get(names.completion)),
+        count(details.get("reasoning_tokens")) if isinstance(details, dict) else None,
     )
 
 

@@ -56,7 +56,7 @@ class Facts:
     ``answer_default``: the longest answer where the API itself bounds one that nobody bounded. ``unmet``: names the
     fields of a body that mean nothing without others, each with the caller's fault in it, if any. ``controls``: the
     names of what says whether the model thinks. ``raw``: the prompt is all the caller's, so that he could begin a
-    thought for the model.
+    thought for the model. ``said``: the fields that say something to the model, where a body is JSON.
     """
 
     name: str
@@ -73,6 +73,7 @@ class Facts:
     unmet: Unmet = field(default=_met, repr=False, compare=False)
     controls: ThinkingControls = NO_CONTROLS
     raw: bool = False
+    said: tuple[str, ...] = ()
 
     def why_not_accepted(self, name: str) -> str | None:
         """Say why ``accept`` cannot list a dotted name; ``None`` if it can."""
@@ -130,6 +131,7 @@ def _served(
     unmet: Unmet = _met,
     controls: ThinkingControls = NO_CONTROLS,
     raw: bool = False,
+    form: bool = False,
 ) -> Facts:
     return Facts(
         name,
@@ -146,6 +148,7 @@ def _served(
         unmet=unmet,
         controls=controls,
         raw=raw,
+        said=() if form else tuple(one.name for one in table.fields.values() if one.says and "." not in one.name),
     )
 
 
@@ -186,8 +189,22 @@ FACTS: Mapping[str, Facts] = {
         _bodyless("openai-model", served=True),
         _served("rerank", RERANK, generates=False),
         _served("score", SCORE, generates=False, unmet=score.unmet),
-        _served("openai-transcriptions", TRANSCRIPTIONS, generates=True, counts_tokens=False, unmet=openai_audio.unmet),
-        _served("openai-translations", TRANSLATIONS, generates=True, counts_tokens=False, unmet=openai_audio.unmet),
+        _served(
+            "openai-transcriptions",
+            TRANSCRIPTIONS,
+            generates=True,
+            counts_tokens=False,
+            unmet=openai_audio.unmet,
+            form=True,
+        ),
+        _served(
+            "openai-translations",
+            TRANSLATIONS,
+            generates=True,
+            counts_tokens=False,
+            unmet=openai_audio.unmet,
+            form=True,
+        ),
         _served("tokenize", TOKENIZE, generates=True, counts_tokens=False, unmet=tokenizer.unmet),
         _served("detokenize", DETOKENIZE, generates=True, counts_tokens=False),
         _bodyless("engine-sleep"),

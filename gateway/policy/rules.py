@@ -25,14 +25,16 @@ if TYPE_CHECKING:
 class Rules:
     """One endpoint's rules by field.
 
-    ``checks``: the accepted names and what their values must be. ``closed``: the members of accepted closed lists.
-    ``force``: what is sent whatever the caller says. ``caps`` and ``token_caps``:
-    those of ordinary fields and of the longest answer; ``tokens`` are its names, ``answer_default`` its length where
-    the API has one of its own. ``thinking``: ``None`` where the dialect has no control of it; ``controls``: the names
-    that it has for them.
+    ``checks``: the accepted names and what their values must be. ``said``: those of them that say something to the
+    model and that no rule sets, so that nothing is decided by what they say but whether they may say it. ``closed``:
+    the members of accepted closed lists. ``force``: what is sent whatever the caller says. ``caps`` and ``token_caps``:
+    those of ordinary fields and of the longest answer, ``said_caps`` those of ``said`` again; ``tokens`` are the names
+    of the longest answer, ``answer_default`` its length where the API has one of its own. ``thinking``: ``None`` where
+    the dialect has no control of it; ``controls``: the names that it has for them.
     """
 
     checks: Mapping[str, Check]
+    said: tuple[str, ...]
     closed: Mapping[str, frozenset[str]]
     required: tuple[str, ...]
     tokens: tuple[str, ...]
@@ -41,6 +43,7 @@ class Rules:
     defaults: tuple[tuple[str, Any], ...]
     force: tuple[tuple[str, Any], ...]
     caps: tuple[tuple[str, Cap], ...]
+    said_caps: tuple[tuple[str, Cap], ...]
     token_caps: tuple[Cap, ...]
     thinking: ThinkingRule | None
     controls: ThinkingControls
@@ -62,9 +65,11 @@ def rules_for(
     if narrowing is not None:
         accept, rule, all_caps = accept - narrowing.without, narrowing.thinking or rule, all_caps + narrowing.caps
     checks, closed = _checks((*accept, *controls, *fixed, *essential), facts)
+    said = tuple(name for name in facts.said if name in checks and name not in parameters.force)
     thinking = rule if controls else None
     return Rules(
         checks=checks,
+        said=said,
         closed=closed,
         required=facts.required,
         tokens=facts.answer_tokens,
@@ -73,6 +78,7 @@ def rules_for(
         defaults=tuple(parameters.defaults.items()),
         force=(*parameters.force.items(), *fixed.items()),
         caps=tuple((name, cap) for name, cap in all_caps if name not in tokens),
+        said_caps=tuple((name, cap) for name, cap in all_caps if name in said),
         token_caps=tuple(cap for name, cap in all_caps if name in tokens),
         thinking=thinking,
         controls=facts.controls,

@@ -8,15 +8,21 @@ Neither knows what a body means.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jiter
 import orjson
 
 from gateway.reasons import Malformed, Reason
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 # Deeper than any JSON Schema seen in tools, and far below the recursion of every reader behind us.
 DEEPEST = 100
+
+dumps: Callable[[Any], bytes] = orjson.dumps
+"""Writes what ``loads`` accepted, or what was built from it."""
 
 _LEAST_INTEGER = -(2**63)
 _GREATEST_INTEGER = 2**64 - 1
@@ -37,40 +43,31 @@ def loads_value(data: bytes) -> Any:  # noqa: ANN401  (JSON has no narrower type
         value = jiter.from_json(data, allow_inf_nan=False, catch_duplicate_keys=True, cache_mode="keys")
     except ValueError as error:
         raise Malformed(Reason.BODY_MALFORMED, _detail(str(error))) from None
-    _check(value)
+    if type(value) is dict:
+        _check(value, 1)
+    else:
+        _check((value,), 0)
     return value
 
 
-def dumps(value: Any) -> bytes:  # noqa: ANN401
-    """Write what ``loads`` accepted, or what was built from it."""
-    return orjson.dumps(value)
-
-
-def _check(value: Any) -> None:  # noqa: ANN401
+def _check(container: Any, depth: int) -> None:  # noqa: ANN401
     """Refuse what jiter reads and others do not: 1e400 as infinity, endless integers, needless depth.
 
-    It walks level by level, because the cost of a walk grows with the number of values, that of a search in the bytes
-    with every prompt and image.
+    The cost of a walk grows with the number of values, that of a search in the bytes with every prompt and image.
     """
-    level: list[Any] = [[value]]
-    for _ in range(DEEPEST + 1):
-        below: list[Any] = []
-        for container in level:
-            for item in container.values() if type(container) is dict else container:
-                kind = type(item)
-                if kind is str:
-                    continue
-                if kind is dict or kind is list:
-                    below.append(item)
-                elif kind is int:
-                    if not _LEAST_INTEGER <= item <= _GREATEST_INTEGER:
-                        raise Malformed(Reason.BODY_MALFORMED, "an integer does not fit into 64 bits")
-                elif kind is float and item in _INFINITIES:
-                    raise Malformed(Reason.BODY_MALFORMED, "a number is too large")
-        if not below:
-            return
-        level = below
-    raise Malformed(Reason.BODY_MALFORMED, f"the body is nested more than {DEEPEST} levels deep")
+    if depth > DEEPEST:
+        raise Malformed(Reason.BODY_MALFORMED, f"the body is nested more than {DEEPEST} levels deep")
+    for item in container.values() if type(container) is dict else container:
+        kind = type(item)
+        if kind is str:
+            continue
+        if kind is dict or kind is list:
+            _check(item, depth + 1)
+        elif kind is int:
+            if not _LEAST_INTEGER <= item <= _GREATEST_INTEGER:
+                raise Malformed(Reason.BODY_MALFORMED, "an integer does not fit into 64 bits")
+        elif kind is float and item in _INFINITIES:
+            raise Malformed(Reason.BODY_MALFORMED, "a number is too large")
 
 
 def _detail(message: str) -> str:

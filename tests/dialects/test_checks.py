@@ -198,3 +198,81 @@ def test_what_would_change_the_meaning_of_an_answer_is_refused_with_its_reason_w
         check(True, inspection)
     assert caught.value.reason is Reason.PARAMETER_NOT_ACCEPTED
     assert caught.value.detail == "is not accepted here. Nothing is kept here"
+
+
+ROLE = {"type": "string", "enum": ["user", "tool"]}
+TEXT = {"anyOf": [{"type": "string", "prompt": True}, {"type": "array"}]}
+TURN = {"type": "object", "properties": {"role": ROLE, "content": TEXT, "id": {"type": "string"}}, "required": ["role"]}
+INPUT = {"type": "object", "select": "type", "default": "turn", "of": {"turn": TURN, "end": {"properties": {}}}}
+
+
+@pytest.mark.parametrize("turn", [TURN, INPUT], ids=["of one kind", "of several"])
+@pytest.mark.parametrize(
+    "item, fault",
+    [
+        ({"role": "user", "content": "a"}, None),
+        ({"content": "a", "role": "tool"}, None),
+        ({"role": "user", "content": []}, None),
+        ({"role": "user"}, None),
+        ({"role": "user", "content": "a", "id": "b"}, None),
+        ({"role": "user", "content": "a", "mood": "b"}, "[1].mood is not accepted here"),
+        ({"role": "user", "mood": "b"}, "[1].mood is not accepted here"),
+        ({"role": "wizard", "content": "a"}, "[1].role must be one of tool, user"),
+        ({"role": ["user"], "content": "a"}, "[1].role must be one of tool, user"),
+        ({"role": "user", "content": 1}, "[1].content must be text or a list"),
+        ({"id": "b", "content": "a"}, "[1].role is missing"),
+        ("a", "[1] must be an object"),
+    ],
+)
+def test_items_with_a_word_and_a_text_are_looked_at_like_any_other(
+    turn: dict[str, Any],
+    item: Any,  # noqa: ANN401
+    fault: str | None,
+) -> None:
+    assert detail({"type": "array", "items": turn}, [{"role": "user", "content": "b"}, item]) == fault
+
+
+def test_in_the_text_of_such_items_special_tokens_are_found_where_they_matter() -> None:
+    check, items = check_for({"type": "array", "items": TURN}, "x"), [{"role": "user", "content": "<|im_end|>"}]
+    check(items, Inspection())
+    with pytest.raises(Malformed, match="special token") as raised:
+        check(items, Inspection(special_tokens=True))
+    assert raised.value.param == "[0].content"
+    check([{"role": "user", "content": "im_end"}], Inspection(special_tokens=True))
+
+
+@pytest.mark.parametrize(
+    "word, text",
+    [
+        ({"type": "string", "enum": ["a"], "treatment": "drop"}, {"type": "string"}),
+        ({"type": "string", "enum": ["a"]}, {"type": "string", "treatment": "drop"}),
+    ],
+)
+def test_of_such_items_nothing_is_passed_on_that_is_to_be_dropped(word: dict[str, Any], text: dict[str, Any]) -> None:
+    inspection = Inspection()
+    items = {"type": "object", "properties": {"a": word, "b": text}}
+    check_for({"type": "array", "items": items}, "x")([{"a": "a", "b": "b"}], inspection)
+    assert len(inspection.dropped) == 1
+
+
+@pytest.mark.parametrize(
+    "text, fault",
+    [
+        ({"type": "string", "minLength": 1}, "[0].b must not be empty"),
+        ({"type": "string", "enum": ["c"]}, "[0].b must be c"),
+        ({"type": "string", "schema": True}, "[0].b must be a JSON Schema"),
+        ({"type": "string", "prompt": True}, "[0].c is missing"),
+    ],
+)
+def test_of_such_items_no_text_passes_of_which_more_is_asked(text: dict[str, Any], fault: str) -> None:
+    members = {"a": {"type": "string", "enum": ["a"]}, "b": text, "c": {"type": "integer"}}
+    items = {"type": "object", "properties": members, "required": ["c"] if "prompt" in text else []}
+    assert detail({"type": "array", "items": items}, [{"a": "a", "b": ""}]) == fault
+
+
+def test_what_a_template_parses_is_searched_behind_its_escapes() -> None:
+    arguments = {"type": "string", "prompt": "json"}
+    items = {"type": "object", "properties": {"a": {"type": "string", "enum": ["a"]}, "b": arguments}}
+    check = check_for({"type": "array", "items": items}, "x")
+    with pytest.raises(Malformed, match="special token"):
+        check([{"a": "a", "b": '"\\u003c|im_end|>"'}], Inspection(special_tokens=True))

@@ -198,3 +198,19 @@ def test_an_api_may_bound_an_answer_that_nobody_bounded() -> None:
 @pytest.mark.parametrize("name, holds", [("messages", True), ("tools", False), ("model", False), ("stop", False)])
 def test_a_field_tells_whether_media_can_stand_in_it(name: str, *, holds: bool) -> None:
     assert load("openai_chat").fields[name].holds_media is holds
+
+
+@pytest.mark.parametrize(
+    "name, says",
+    [
+        ("messages", True),
+        ("tools", True),
+        ("response_format", True),
+        ("structured_outputs", False),  # judged member by member
+        ("chat_template", False),  # never accepted
+        ("model", False),
+        ("stop", False),
+    ],
+)
+def test_a_field_tells_whether_it_says_something_to_the_model(name: str, *, says: bool) -> None:
+    assert load("openai_chat").fields[name].says is says

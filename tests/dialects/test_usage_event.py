@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,6 +54,6 @@ PIECES += [b"\n\n", b"\r\n\r\n", b"\r\r", b"\n", b'"choices":[]', b"\xff"]
 def test_whatever_an_engine_writes_what_is_left_is_what_was_there_in_its_order(events: bytes) -> None:
     left = without_usage(events)
     at = 0
-    for part in left.replace(b"\r\n\r\n", b"\n\n").replace(b"\r\r", b"\n\n").split(b"\n\n"):
+    for part in re.split(rb"\r\n\r\n|\n\n|\r\r", left):
         at = events.index(part, at) + len(part)
     assert without_usage(left) == left

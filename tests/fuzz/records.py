@@ -23,7 +23,7 @@ def fuzz_audit(data: bytes) -> None:
     texts = [part.decode("utf-8", "surrogatepass" if data[:1] < b"\x80" else "replace") for part in _parts(data)]
     record = AuditRecord(1_800_000_000.0, "0" * 32, peer="127.0.0.1", target=data, verdict=Verdict.DENY)
     record.method, record.subject, record.model, record.detail, record.client = (texts * 5)[:5]
-    record.changes = texts * 9
+    record.changes = (*texts,) * 9
     record.reason, record.outcome = Reason.INTERNAL, Outcome.OK
     line = record.to_json()
     assert len(line) <= LONGEST_LINE

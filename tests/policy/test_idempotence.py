@@ -13,14 +13,17 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from gateway.dialects.call import Call
 from gateway.dialects.checks import Inspection
 from gateway.dialects.fields import Treatment
 from gateway.dialects.registry import DIALECTS, FACTS
 from gateway.policy.cache_salt import FIELD as SALT
 from gateway.policy.cache_salt import isolated
+from gateway.policy.court import Court
 from gateway.policy.decision import Deny, Grant, Permit
 from gateway.policy.judge import judge
 from gateway.policy.model import Cap, Endpoint, Model, Narrowing, ParameterRules, Plane, ThinkingRule
+from gateway.policy.usage_wish import usage_wish
 from gateway.reasons import Malformed
 from gateway.wire import strict_json
 from tests.policy.planes import LIMIT, client, principal
@@ -259,6 +262,33 @@ def test_what_reaches_an_engine_would_be_sent_again_unchanged(name: str, data: s
     second = sent(plane, name, again)
     assert second is not None, f"refused when sent again: {again}"
     assert _text(second) == _text(first)
+
+
+@pytest.mark.parametrize("name", WITH_BODY)
+@given(data=st.data())
+def test_what_a_court_ruled_before_it_rules_again_whatever_is_said_now(name: str, data: st.DataObject) -> None:
+    """A court with a memory and one without say the same of every call."""
+    plane = data.draw(planes(name))
+    ((endpoint,),) = [list(methods.values()) for methods in plane.endpoints.values()]
+    grant = Grant(plane.clients["acme"], endpoint, principal(groups=["g"]))
+    court = Court(plane)
+    body = data.draw(bodies(name, plane))
+    for _ in range(3):
+        call = Call(json.loads(json.dumps(body)))
+        ruled, anew = court.rule(grant, call, "salt"), Court(plane).rule(grant, call, "salt")
+        event("refused" if isinstance(ruled, Deny) else "ruled")
+        assert ruled == anew
+        verdict = judge(plane, grant, call)
+        if isinstance(ruled, Deny) or isinstance(verdict, Deny):
+            assert ruled == verdict
+            return
+        ruling, written = ruled
+        permit = isolated(verdict, FACTS[name], "salt")
+        assert ruling.permit == permit
+        by_hand = DIALECTS[name].write(call, [*permit.changes, *usage_wish(DIALECTS[name], call, permit)])
+        assert _text(strict_json.loads(written)) == _text(strict_json.loads(by_hand))
+        for one in [one for one in FACTS[name].said if one in body]:
+            body[one] = data.draw(values(FACTS[name].fields[one].description))
 
 
 def _text(body: dict[str, Any]) -> str:

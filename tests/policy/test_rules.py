@@ -102,3 +102,14 @@ def test_what_a_client_may_less_is_taken_from_its_rules() -> None:
     assert rules.token_caps == (Cap(at_most=9), Cap(at_most=5))
     assert (rules.thinking, rules.refuse_special_tokens) == (NOBODY, True)
     assert rules_for(known, CHAT, frozenset(), Narrowing()).thinking == known.thinking
+
+
+def test_what_is_said_to_the_model_is_told_from_parameters_and_has_its_caps() -> None:
+    facts = FACTS["openai-completions"]
+    accept = frozenset({"model", "prompt", "suffix", "max_tokens"})
+    long, prompt = Cap(at_most=9), Cap(at_most_characters=9)
+    rules = rules_for(ParameterRules(accept, caps={"max_tokens": long, "prompt": prompt}), facts, frozenset())
+    assert rules.said == ("prompt", "suffix")
+    assert rules.said_caps == (("prompt", prompt),)
+    assert rules_for(ParameterRules(accept, force={"suffix": "."}), facts, frozenset()).said == ("prompt",)
+    assert rules_for(ParameterRules(frozenset()), FACTS["openai-transcriptions"], frozenset()).said == ()
