@@ -93,9 +93,9 @@ class Gateway:
         self._watches = {name: EngineWatch(engine) for name, engine in self.engines.items()}
         self.catalogue = EngineCatalogue(self.engines)
         self._fetcher = JwksFetcher()
-        self.key_sets = KeySets({name: _source(settings, name) for name in settings.issuers}, self._fetcher)
+        self.key_sets = KeySets({name: key_source(settings, name) for name in settings.issuers}, self._fetcher)
         self._issuer_http = IssuerHttp()
-        self._introspector = Introspector(_introspection_sources(settings), self._issuer_http)
+        self._introspector = Introspector(introspection_sources(settings), self._issuer_http)
         self.revoked = RevokedFile(settings.revoked_file)
         self.revoked.load()
         queues = {
@@ -227,7 +227,7 @@ def misfits(settings: Settings, served: Mapping[str, Plane]) -> list[str]:
             f"{plane.source}: the caller {name!r} asks its issuer about tokens, and has no credential for that: "
             f"set GATEWAY_ISSUERS__{_upper(name)}__CLIENT_ID and …__CLIENT_SECRET."
             for name, trust in plane.callers.items()
-            if isinstance(trust, IntrospectionIssuer) and name not in _introspection_sources(settings)
+            if isinstance(trust, IntrospectionIssuer) and name not in introspection_sources(settings)
         ]
     return problems
 
@@ -283,7 +283,8 @@ def _upper(name: str) -> str:
     return name.upper().replace("-", "_")
 
 
-def _introspection_sources(settings: Settings) -> dict[str, IntrospectionSource]:
+def introspection_sources(settings: Settings) -> dict[str, IntrospectionSource]:
+    """Give how to ask the issuers about tokens, by the callers for which the settings have a credential."""
     return {
         name: IntrospectionSource(
             issuer.client_id,
@@ -297,7 +298,8 @@ def _introspection_sources(settings: Settings) -> dict[str, IntrospectionSource]
     }
 
 
-def _source(settings: Settings, caller: str) -> IssuerSource:
+def key_source(settings: Settings, caller: str) -> IssuerSource:
+    """Give where the keys of a caller of the settings come from."""
     issuer = settings.issuers[caller]
     return IssuerSource(
         issuer.jwks_url, issuer.jwks_max_age, issuer.jwks_max_stale, issuer.jwks_cool_down, issuer.timeout

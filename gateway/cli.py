@@ -15,19 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gateway import __version__
+from gateway import cli_inputs as inputs
+from gateway.cli_inputs import Misused
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gateway.policy.compile import Policy
-    from gateway.settings import Settings
 
 HOLDS, FOUND, MISUSED = 0, 1, 2
 _HIGHEST_PORT = 65535
-
-
-class Misused(Exception):  # noqa: N818  (says what is so)
-    """The command cannot do its work as it was called; the text is a sentence."""
+_LONGEST_WAIT_S = 600.0
 
 
 class _Parser(argparse.ArgumentParser):
@@ -122,6 +119,9 @@ def parser() -> argparse.ArgumentParser:
         "--for", dest="policy", type=Path, metavar="POLICY", help="say on standard error what this policy makes of it"
     )
     _imports(commands)
+    _wishes(
+        command("doctor", _doctor, "Look at each layer in order, and name the first one that is broken.", json=True)
+    )
     _logs(command("usage", _usage, "Add up audit logs: requests and tokens by day, client and model.", json=True))
     command("schema", _schema, "Print the JSON Schema of policy files.")
     return top
@@ -137,6 +137,19 @@ def _imports(commands: argparse._SubParsersAction[_Parser]) -> None:
     litellm.set_defaults(run=_import_litellm)
     litellm.add_argument("file", type=Path, metavar="CONFIG.yaml", help="the file that LiteLLM is started with")
     litellm.add_argument("--json", action="store_true", help="print JSON for machines")
+
+
+def _wishes(doctor: argparse.ArgumentParser) -> None:
+    """Describe what the doctor may do besides looking at what the settings name."""
+    doctor.add_argument("--public-url", metavar="URL", help="the public origin, which is asked from outside in")
+    doctor.add_argument(
+        "--token-env", metavar="NAME", help="send one real request with the token or key in this environment variable"
+    )
+    doctor.add_argument("--plane", metavar="PLANE", help="the plane that this is for, if there are several")
+    doctor.add_argument("--gateway", metavar="URL", help="ask that plane at this origin, not at its listener's address")
+    doctor.add_argument(
+        "--within", type=_seconds, default=60.0, metavar="SECONDS", help="how long a model may take to answer (60)"
+    )
 
 
 def _logs(usage: argparse.ArgumentParser) -> None:
@@ -157,6 +170,16 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= _LONGEST_WAIT_S:
+        raise argparse.ArgumentTypeError(f"a number of seconds up to {_LONGEST_WAIT_S:g}")
+    return seconds
+
+
 def _day(text: str) -> str:
     try:
         return date.fromisoformat(text).isoformat()
@@ -165,7 +188,7 @@ def _day(text: str) -> str:
 
 
 def _serve(_: argparse.Namespace) -> int:
-    settings = _settings()
+    settings = inputs.settings()
     from gateway.server import serve
 
     return serve(settings)
@@ -183,7 +206,7 @@ def _demo(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     from gateway.review.check import check
 
-    report = check(options.paths or _policies())
+    report = check(options.paths or inputs.policies())
     if options.json:
         print(report.as_json())
     else:
@@ -197,37 +220,18 @@ def _explain(options: argparse.Namespace) -> int:
     from gateway.review.explain import NobodyOfThatName, explain
 
     given = Path(options.plane)
-    policies = _compiled([given] if given.is_file() else _policies())
+    policies = inputs.compiled([given] if given.is_file() else inputs.policies())
     for policy in policies:
         if given.is_file() or policy.plane.name == options.plane:
             today = datetime.now(UTC).date().isoformat()
             try:
-                explanation = explain(policy, options.who, options.ask, _body(options.body), today)
+                explanation = explain(policy, options.who, options.ask, inputs.body(options.body), today)
             except NobodyOfThatName as error:
                 raise Misused(str(error)) from None
             print(explanation.as_json() if options.json else explanation.as_text())
             return HOLDS if explanation.permitted else FOUND
     known = ", ".join(policy.plane.name for policy in policies)
     raise Misused(f"No plane is called {options.plane!r}, and no such file exists; there are: {known}.")
-
-
-def _body(path: Path | None) -> bytes:
-    if path is None:
-        return b""
-    try:
-        return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-    except OSError as error:
-        raise Misused(f"{path} cannot be read: {error.strerror}.") from None
-
-
-def _policies() -> Sequence[Path]:
-    """Give the paths of GATEWAY_POLICIES, which alone of all settings a reviewer needs."""
-    from gateway.setting_values import files
-
-    try:
-        return files(os.environ.get("GATEWAY_POLICIES", "policies/"))
-    except ValueError as error:
-        raise Misused(f"GATEWAY_POLICIES {error}.") from None
 
 
 def _key_new(options: argparse.Namespace) -> int:
@@ -249,8 +253,8 @@ def _key_check(options: argparse.Namespace) -> int:
 
     from gateway.review.key_check import check_key
 
-    planes = [policy.plane for policy in _compiled(options.paths or _policies())]
-    found = check_key(_secret("key"), planes, datetime.now(UTC).date().isoformat())
+    planes = [policy.plane for policy in inputs.compiled(options.paths or inputs.policies())]
+    found = check_key(inputs.secret("key"), planes, datetime.now(UTC).date().isoformat())
     print(found.as_json() if options.json else found.as_text())
     return HOLDS if found.good else FOUND
 
@@ -262,10 +266,10 @@ def _token(options: argparse.Namespace) -> int:
     from gateway.adapters.token_client import Application, NoToken, fetch
     from gateway.review.token_check import check_token
 
-    planes = [policy.plane for policy in _compiled([options.policy])] if options.policy else []
+    planes = [policy.plane for policy in inputs.compiled([options.policy])] if options.policy else []
     certificate = tuple(options.client_certificate) if options.client_certificate else None
     alone = certificate is not None and options.client_secret_file is None
-    secret = None if alone else _secret("client secret", options.client_secret_file)
+    secret = None if alone else inputs.secret("client secret", options.client_secret_file)
     method: Any = "client_secret_post" if options.post else "client_secret_basic"
     application = Application(
         options.client_id, secret, options.scope, options.resource, options.audience, method, certificate
@@ -283,26 +287,32 @@ def _token(options: argparse.Namespace) -> int:
     return HOLDS if token and all(check.fits for check in checks) else FOUND
 
 
+def _doctor(options: argparse.Namespace) -> int:
+    from gateway.doctor import run
+    from gateway.doctor_ports import Misasked, Wishes
+
+    token = None if options.token_env is None else os.environ.get(options.token_env)
+    if options.token_env is not None and token is None:
+        raise Misused(f"The environment has no variable {options.token_env}.")
+    wishes = Wishes(options.public_url, options.plane, options.gateway, token, options.within)
+    try:
+        return run(os.environ, wishes, sys.stdout, as_json=options.json)
+    except Misasked as error:
+        raise Misused(str(error)) from None
+
+
 def _import_litellm(options: argparse.Namespace) -> int:
     from gateway.review.litellm import translate
     from gateway.review.litellm_file import NotImportable, read
 
     try:
-        imported = translate(read(_file(options.file), str(options.file)), os.environ)
+        imported = translate(read(inputs.file(options.file), str(options.file)), os.environ)
     except NotImportable as error:
         raise Misused(str(error)) from None
     print(imported.as_json() if options.json else imported.as_text())
     for problem in () if options.json else imported.lost:
         sys.stderr.write(f"{problem}\n")
     return FOUND if imported.lost else HOLDS
-
-
-def _file(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise Misused(f"{path} cannot be read: {why}.") from None
 
 
 def _usage(options: argparse.Namespace) -> int:
@@ -327,45 +337,8 @@ def _usage(options: argparse.Namespace) -> int:
     return FOUND if report.unreadable else HOLDS
 
 
-def _secret(what: str, file: Path | None = None) -> str:
-    """Read a secret from a file, from whoever sits at the terminal, or from standard input."""
-    from getpass import getpass
-
-    try:
-        if file is not None:
-            text = file.read_text("utf-8")
-        else:
-            text = getpass(f"The {what}: ") if sys.stdin.isatty() else sys.stdin.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Misused(f"The {what} cannot be read: {error}.") from None
-    if not text.strip():
-        raise Misused(f"The {what} is empty.")
-    return text.strip()
-
-
-def _compiled(paths: Sequence[Path]) -> list[Policy]:
-    """Compile the policies at some paths."""
-    from gateway.adapters.policy_files import PolicyFilesMissing, found
-    from gateway.policy.compile import compile_policy
-    from gateway.policy.source import PolicyError
-
-    try:
-        return [compile_policy(file.read_text("utf-8"), str(file)) for path in paths for file in found(path)]
-    except (PolicyError, PolicyFilesMissing) as error:
-        raise Misused(str(error)) from None
-
-
 def _schema(_: argparse.Namespace) -> int:
     from gateway.policy.schema import render
 
     print(render(), end="")
     return HOLDS
-
-
-def _settings() -> Settings:
-    from gateway.settings import SettingsError, load_settings
-
-    try:
-        return load_settings(os.environ)
-    except SettingsError as error:
-        raise Misused(str(error)) from None

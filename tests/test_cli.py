@@ -20,6 +20,7 @@ from gateway.identity.api_key import sha256_of
 from gateway.policy.schema import render
 from tests.simulators.certificates import Authority
 from tests.simulators.issuer import Issuer
+from tests.small_house import POLICY, environment
 
 PARTNER = str(Path(__file__).parent / "policy" / "examples" / "partner.yaml")
 ASK = ["acme app", "POST /v1/chat/completions"]
@@ -187,7 +188,8 @@ def test_the_command_is_a_module_too_and_its_help_is_quick() -> None:
     code = "import sys; from gateway import cli; cli.parser().format_help(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout.split()
     assert not {name for name in loaded if name.startswith(("uvicorn", "pydantic", "yaml", "gateway."))} - {
-        "gateway.cli"
+        "gateway.cli",
+        "gateway.cli_inputs",
     }
     shown = subprocess.run([sys.executable, "-m", "gateway", "--version"], capture_output=True, check=True, text=True)
     assert shown.stdout == f"vllm-gateway {__version__}\n"
@@ -334,3 +336,23 @@ def test_usage_without_a_log_says_what_to_do(capsys: Said) -> None:
     assert "cannot be read" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["usage", "--since", "yesterday"])
+
+
+def test_the_doctor_says_why_serve_would_not_start(capsys: Said) -> None:
+    assert main(["doctor"]) == MISUSED
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].startswith("broken     configuration  No listener is configured")
+    assert told[-1].startswith("The first broken layer is: configuration (")
+
+
+def test_the_doctor_takes_a_token_by_the_name_of_a_variable(capsys: Said) -> None:
+    assert main(["doctor", "--token-env", "NOT_SET_ANYWHERE"]) == MISUSED
+    assert capsys.readouterr().err == "The environment has no variable NOT_SET_ANYWHERE.\n"
+
+
+def test_the_doctor_refuses_wishes_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    for name, value in environment(tmp_path, "http://127.0.0.1:9").items():
+        monkeypatch.setenv(name, value)
+    assert main(["doctor", "--public-url", "nowhere"]) == MISUSED
+    assert capsys.readouterr().err.startswith("--public-url must be a URL")

@@ -160,10 +160,14 @@ class ValkeyLedger:
             if isinstance(error, asyncio.CancelledError):
                 raise
 
+    async def ping(self) -> None:
+        """Ask whether the server is there. Raises ``Unavailable``, with what went wrong."""
+        await self._command("PING")
+
     async def answers(self) -> bool:
         """Ask whether the server is there, for those who ask whether this process can do its work."""
         with suppress(Unavailable):
-            await self._command("PING")
+            await self.ping()
         return self.ready
 
     async def keep(self) -> None:

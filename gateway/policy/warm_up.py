@@ -79,7 +79,7 @@ def _warm_up(plane: Plane, model: Model) -> WarmUp | None:
     for name, shape in _SHAPES:
         dialect = DIALECTS.get(name)
         for endpoint in _endpoints(plane, name):
-            bodies = [_written(plane, endpoint, model, shape(text)) for text in _TEXTS]
+            bodies = [written(plane, endpoint, model, shape(text)) for text in _TEXTS]
             whole = tuple(body for body in bodies if body is not None)
             if dialect is not None and dialect.upstream is not None and len(whole) == len(_TEXTS):
                 method, path = dialect.upstream
@@ -92,13 +92,18 @@ def _endpoints(plane: Plane, dialect: str) -> Iterator[Endpoint]:
         yield from (endpoint for endpoint in methods.values() if endpoint.dialect == dialect)
 
 
-def _written(plane: Plane, endpoint: Endpoint, model: Model, fields: dict[str, Any]) -> bytes | None:
-    """Judge and write a body as a caller's who has this model; ``None`` where it is refused."""
+def asked(dialect: str) -> dict[str, Any]:
+    """Give the fields of the first question in the likeliest shape of a dialect; none for one without a shape."""
+    return next((shape(_TEXTS[0]) for name, shape in _SHAPES if name == dialect), {})
+
+
+def written(plane: Plane, endpoint: Endpoint, model: Model, fields: dict[str, Any], *, tokens: int = 1) -> bytes | None:
+    """Judge and write a body as a caller's who has this model, for so many tokens; ``None`` where it is refused."""
     client = Client("", "", _LIMIT, frozenset({endpoint.name}), models=(model.alias,))
     call = Call({"model": model.alias, **fields})
     verdict = judge(plane, Grant(client, endpoint, _PRINCIPAL), call)
     if isinstance(verdict, Deny):
         return None
     sent = changed(call.fields, verdict.changes)
-    shortened = [Change("lower", name, 1) for name in FACTS[endpoint.dialect].answer_tokens if sent.get(name)]
+    shortened = [Change("lower", name, tokens) for name in FACTS[endpoint.dialect].answer_tokens if sent.get(name)]
     return DIALECTS[endpoint.dialect].write(call, [*verdict.changes, *shortened])

@@ -147,6 +147,8 @@ def thinking_off(engine: EngineState, value: object, *, effort: str | None) -> b
     for name in _TEMPLATE_ARGUMENTS:
         if name in kwargs:
             raise Refused(f"chat_template_kwargs: got multiple values for argument '{name}'")
+    if not engine.heeds_switch:
+        return False
     if "enable_thinking" in kwargs:
         switch = kwargs["enable_thinking"]
         if switch is None or switch == "auto":

@@ -35,14 +35,20 @@ class Generation:
 
 @dataclass(slots=True)
 class EngineState:
-    """One engine. ``latency_s`` passes before each token; an answer that is not cut short has ``tokens`` of them."""
+    """One engine. ``latency_s`` passes before each token; an answer that is not cut short has ``tokens`` of them.
+
+    ``heeds_switch``: the chat template knows ``enable_thinking``. ``blind_parser``: the reasoning parser takes a whole
+    answer for thought, whatever the template was told.
+    """
 
     models: tuple[str, ...] = ("local",)
     latency_s: float = 0.0
     tokens: int = 16
     max_model_len: int = 8192
     default_enable_thinking: bool | None = None
+    heeds_switch: bool = True
     reasoning_parser: bool = False
+    blind_parser: bool = False
     sleep_level: int | None = None
     paused: bool = False
     weight_version: str = "default"

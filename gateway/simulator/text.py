@@ -42,6 +42,8 @@ class Answer:
     @property
     def thinking_tokens(self) -> int:
         """The first half of a thoughtful answer is thought, where the server parses it out."""
+        if self.engine.blind_parser:
+            return self.expected
         return self.expected // 2 if self.prompt.thinks and self.engine.reasoning_parser else 0
 
     async def tokens(self) -> AsyncIterator[str]:

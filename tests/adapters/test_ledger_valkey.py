@@ -252,3 +252,11 @@ async def test_with_a_file_of_authorities_those_are_believed_and_nobody_else_is(
         assert len(server.asked) == 1
         await believing.close()
         await doubting.close()
+
+
+async def test_a_question_whether_it_is_there_says_what_is_wrong(server: RespServer, ledger: ValkeyLedger) -> None:
+    server.answers = [b"-NOPERM no\r\n", b"+PONG\r\n"]
+    with pytest.raises(Unavailable, match="NoPermissionError"):
+        await ledger.ping()
+    await ledger.ping()
+    assert ledger.ready

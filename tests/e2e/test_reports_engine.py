@@ -1,6 +1,6 @@
 """The reports about engines, their failures and who is told: one test for each, as in ``test_reports``.
 
-Those about web pages are in ``test_pages``. What a report says of the doctor holds once there is one.
+Those about web pages are in ``test_pages``. What a report says of the doctor is in ``test_doctor``.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import pytest
 from gateway import __version__, cli, settings
 from gateway.policy.schema import generate
 from gateway.reasons import ANSWERS, PUBLIC, Reason
+from gateway.review.diagnosis import Layer
 from tests.house.tree import ROOT, committed, text
 
 if TYPE_CHECKING:
@@ -121,6 +122,11 @@ def test_every_module_and_test_of_the_standards_exists() -> None:
 def test_partners_are_told_of_every_reason(reason: Reason) -> None:
     answer = ANSWERS[reason]
     assert f"| `{reason.value}` | {answer.status} | {answer.sentence} |" in text("docs/partners.md")
+
+
+@pytest.mark.parametrize("layer", list(Layer), ids=str)
+def test_every_layer_of_the_doctor_is_explained_to_operators(layer: Layer) -> None:
+    assert f"| `{layer}` |" in text("docs/operations.md")
 
 
 def _keys(node: object) -> Iterator[str]:

@@ -16,7 +16,7 @@ _FLOOR_1 = {"reasons", "wire"}
 _FLOOR_2 = _FLOOR_1 | {"identity", "dialects", "limits"}
 _FLOOR_3 = _FLOOR_2 | {"policy", "engine"}
 _ENFORCEMENT = {"anonymous", "audit", "ports", "refusal", "gatehouse", "turnstile", "upload", "enforcement"}
-_SHELL = _FLOOR_3 | _ENFORCEMENT | {"addresses"}
+_SHELL = _FLOOR_3 | _ENFORCEMENT | {"addresses", "inquiry"}
 _ENVIRONMENT = {"environment", "setting_values", "settings"}
 _APP = _SHELL | _ENVIRONMENT | {"adapters", "review", "simulator"}
 
@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "engine": _FLOOR_2,
     "anonymous": _FLOOR_3,
     "audit": _FLOOR_3,
+    "inquiry": _FLOOR_1,
     "ports": _FLOOR_3 | {"audit"},
     "refusal": _FLOOR_3,
     "gatehouse": _FLOOR_3 | {"ports"},
@@ -46,7 +47,10 @@ MAY_IMPORT = {
     "app": _APP,
     "server": _APP | {"app"},
     "demo": _APP | {"app", "server"},
-    "cli": _APP | {"app", "server", "demo"},
+    "doctor_ports": _APP | {"app"},
+    "doctor": _APP | {"app", "doctor_ports"},
+    "cli_inputs": _APP,
+    "cli": _APP | {"app", "server", "demo", "doctor", "doctor_ports", "cli_inputs"},
     "__main__": {"cli"},
 }
 
@@ -108,4 +112,5 @@ def test_the_pure_floors_know_no_event_loop_and_wait_for_nothing(path: Path) -> 
 
 def test_only_the_entrance_reads_the_environment() -> None:
     readers = {room(path) for path in sources() for name in _ENVIRONMENT if f"gateway.{name}" in imported(path)}
-    assert readers <= {"app", "server", "cli", "demo"} | _ENVIRONMENT
+    entrance = {"app", "server", "cli", "cli_inputs", "demo", "doctor", "doctor_ports"}
+    assert readers <= entrance | _ENVIRONMENT

@@ -8,6 +8,7 @@ import orjson
 
 from gateway.policy.model import Model, ParameterRules, Plane, ThinkingRule
 from gateway.policy.warm_up import TOGETHER, WarmUp, warm_ups
+from gateway.policy.warm_up import asked as first_question
 from tests.policy.planes import EMBEDDINGS, INTERNAL, PARTNER
 from tests.policy.planes import plane as any_plane
 
@@ -70,3 +71,8 @@ def test_a_model_that_no_endpoint_fits_is_not_asked() -> None:
 def test_what_the_policy_would_refuse_is_not_asked() -> None:
     closed = ParameterRules(frozenset({"model"}))
     assert warm_ups([only(any_plane(closed), LOCAL)]) == []
+
+
+def test_a_dialect_without_a_question_has_no_fields() -> None:
+    assert first_question("openai-chat") == {"messages": [{"role": "user", "content": "Hello."}]}
+    assert first_question("openai-models") == {}

@@ -41,6 +41,12 @@ def test_the_length_of_the_prompt_shows_whether_the_model_may_think(
     assert chat(EngineState(default_enable_thinking=False), hi(**fields)).tokens == with_default
 
 
+def test_a_template_that_knows_no_switch_heeds_none() -> None:
+    off = {"chat_template_kwargs": {"enable_thinking": False}}
+    read = chat(EngineState(heeds_switch=False), hi(**off))
+    assert (read.tokens, read.thinks) == (ON, True)
+
+
 def test_continuing_the_last_message_leaves_the_think_block_out() -> None:
     off = {"chat_template_kwargs": {"enable_thinking": False}}
     assert chat(EngineState(), hi(continue_final_message=True, **off)).tokens == 6

@@ -126,3 +126,11 @@ async def test_a_schema_constrains_a_chat(asking: Asking) -> None:
     _, answer = await asking.post(CHAT, hi(response_format=shape))
     assert answer["choices"][0]["message"]["content"] == '{"a":1}'
     assert answer["choices"][0]["finish_reason"] == "stop"
+
+
+async def test_a_parser_that_does_not_see_the_switch_takes_the_whole_answer_for_thought(asking: Asking) -> None:
+    asking.engine.state.blind_parser = True
+    _, answer = await asking.post(CHAT, hi(max_tokens=3, chat_template_kwargs={"enable_thinking": False}))
+    message = answer["choices"][0]["message"]
+    assert (message["content"], message["reasoning"]) == (None, " The quick brown")
+    assert answer["usage"]["prompt_tokens"] == 20
