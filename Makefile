@@ -63,7 +63,7 @@ check: $(STAMP)  ## lint, format, types, the policies' own cases and mutants, th
 coverage-mirror: $(STAMP)  ## each file of the pure floors, fully covered by its own mirror test alone
 	$(PY) tools/coverage_mirror.py
 
-test-long: $(STAMP)  ## the tests of `make test` with fifty times the examples, and those that take minutes
+test-long: $(STAMP)  ## the tests of `make test` with fifty times the examples, and those that take minutes (half an hour of soak)
 	$(PY) -m pytest --hypothesis-profile=long
 
 test-idp: $(STAMP) tests/idp/node_modules/.package-lock.json  ## an identity provider that we did not write, which this installs (node, 1 minute)

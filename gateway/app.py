@@ -276,7 +276,11 @@ def _shared_ledger(settings: Settings) -> ValkeyLedger | None:
     from gateway.adapters.ledger_valkey import ValkeyLedger  # noqa: PLC0415  (as said)
 
     password = settings.ledger_password
-    return ValkeyLedger(settings.ledger, password.get_secret_value() if password else None)
+    try:
+        authorities = trust(settings.ledger_ca_file) if settings.ledger.tls else None
+    except CaFileUnusable as unusable:
+        raise Misfit(f"GATEWAY_LEDGER_CA_FILE {unusable}.") from None
+    return ValkeyLedger(settings.ledger, password.get_secret_value() if password else None, authorities)
 
 
 def _asks_for_certificates(settings: Settings, listener: str) -> bool:

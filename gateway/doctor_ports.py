@@ -187,7 +187,11 @@ def _ledger(settings: Settings) -> Callable[[], Awaitable[str]] | None:
     async def ask() -> str:
         from gateway.adapters.ledger_valkey import ValkeyLedger  # noqa: PLC0415  (as said)
 
-        ledger = ValkeyLedger(address, password.get_secret_value() if password else None)
+        try:
+            authorities = trust(settings.ledger_ca_file) if address.tls else None
+        except CaFileUnusable as unusable:
+            return f"GATEWAY_LEDGER_CA_FILE {unusable}"
+        ledger = ValkeyLedger(address, password.get_secret_value() if password else None, authorities)
         try:
             with configured("error", io.StringIO()):  # what it would log is what is found here
                 await ledger.ping()

@@ -145,9 +145,8 @@ class Enforcement(Generic[InboundT]):
             if not isinstance(request, UpstreamRequest):
                 return passage.stamped(request)
             del reading  # and the credential with it, for as long as the answer takes
-            passage.began(request)
             delivery = await ports.dispatcher.forward(request, inbound)
-            passage.ended(delivery)
+            passage.delivery = delivery
             return passage.stamped(self._close(record, delivery, dialect))
         except (Malformed, Unavailable) as cause:
             return passage.stamped(Refusal.of(cause))
@@ -264,11 +263,7 @@ class Enforcement(Generic[InboundT]):
         if spool is not None and isinstance(dialect, FormBody):
             request.body, request.upload = written(dialect, call, permit.changes, spool, ports.new_id())
         record.judge_ms = (ports.clock.ticks() - begun) * 1000
-        refusal = await passage.reserve(request, permit.most_tokens)
-        if refusal is not None:
-            return refusal
-        request.lines.append(passage.block)
-        return request
+        return await passage.reserve(request, permit.most_tokens, permit.model) or request
 
     async def _list_models(
         self, inbound: InboundT, record: AuditRecord, grant: Grant, limits: list[bytes]

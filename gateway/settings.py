@@ -104,6 +104,7 @@ class Settings(_Part):
     deadlines: Deadlines = Deadlines()
     ledger: values.Ledger = None
     ledger_password: values.Secret | None = None
+    ledger_ca_file: values.File | None = None
     audit_log: str = "stdout"
     cache_salt_secret: values.LongSecret | None = None
     revoked_file: values.File | None = None
@@ -235,6 +236,8 @@ def _without_bound(settings: Settings) -> Iterator[str]:
                 yield f"{variable(('engines', name, field))} has no meaning without a bound: set {bound}."
     if settings.ledger_password is not None and settings.ledger is None:
         yield "GATEWAY_LEDGER_PASSWORD has no server: set GATEWAY_LEDGER, such as valkey://127.0.0.1:6379."
+    if settings.ledger_ca_file is not None and (settings.ledger is None or not settings.ledger.tls):
+        yield "GATEWAY_LEDGER_CA_FILE has no use: GATEWAY_LEDGER is no URL with TLS, such as valkeys://cache.internal."
 
 
 def _half_tls(settings: Settings) -> Iterator[str]:

@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING
 
 from gateway.dialects.call import Usage
 from gateway.dialects.registry import FACTS
-from gateway.limits.charge import MOST, Charge, prompt_tokens
+from gateway.limits.charge import MOST, prompt_tokens
 from gateway.limits.fields import LimitFields
-from gateway.limits.ledger import Holder, Refused
+from gateway.limits.ledger import Holder, Lease, Refused
 from gateway.ports import Ending
 from gateway.reasons import Reason
 from gateway.refusal import Refusal
 
 if TYPE_CHECKING:
+    from gateway.dialects.registry import Facts
     from gateway.identity.principal import Principal
-    from gateway.limits.ledger import Lease, Ledger
+    from gateway.limits.ledger import Ledger
     from gateway.limits.limit import Limit
     from gateway.policy.decision import Grant
-    from gateway.policy.model import Client, Plane
+    from gateway.policy.model import Client, Model, Plane
     from gateway.ports import Delivery, UpstreamRequest
 
 
@@ -39,16 +40,22 @@ class Turnstile:
 
     async def count(self, client: Client, principal: Principal) -> None:
         """Count a request of a client that is refused already. Raises ``Unavailable(LEDGER_UNAVAILABLE)``."""
-        await self._ledger.count(self._holder(client, principal), client.limit)
+        counting = self._ledger.count(self._holder(client, principal), client.limit)
+        if counting is not None:
+            await counting
 
     async def enter(self, grant: Grant) -> Passage | Refusal:
         """Count a request and give it a place. Raises ``Unavailable(LEDGER_UNAVAILABLE)``."""
         client = grant.client
-        fields = self._fields[client.name]
-        lease = await self._ledger.enter(self._holder(client, grant.principal), client.limit)
-        if isinstance(lease, Refused):
-            return _refusal(lease, client.limit, fields)
-        return Passage(self._ledger, lease, fields, counts_tokens=FACTS[grant.endpoint.dialect].counts_tokens)
+        holder = self._holders[client.name]
+        if client.each_subject:
+            holder = self._holder(client, grant.principal)
+        lease, fields = self._ledger.enter(holder, client.limit), self._fields[client.name]
+        if not isinstance(lease, Lease):
+            lease = lease if isinstance(lease, Refused) else await lease
+            if isinstance(lease, Refused):
+                return _refusal(lease, client.limit, fields)
+        return Passage(self._ledger, lease, fields, FACTS[grant.endpoint.dialect])
 
     def _holder(self, client: Client, principal: Principal) -> Holder:
         """Say whose limits hold: the client's, or those of one person, by what was verified and nothing else."""
@@ -60,106 +67,109 @@ class Turnstile:
 class Passage:
     """One request on its way through; whoever holds it calls ``leave`` once, whatever happened.
 
-    ``usage``: what the request was charged for, once it has left, or what its engine counted where no tokens are
-    charged (recordings); ``None`` for nothing.
+    ``delivery``: what became of the request at its engine, once that is known. ``usage``: what the request was charged
+    for, once it has left, or what its engine counted where no tokens are charged (recordings); ``None`` for nothing.
     """
 
-    __slots__ = ("_charge", "_counts_tokens", "_delivery", "_fields", "_lease", "_ledger", "_request", "usage")
+    __slots__ = ("_facts", "_fields", "_lease", "_ledger", "_most_tokens", "_prompt", "_request", "delivery", "usage")
 
-    def __init__(self, ledger: Ledger, lease: Lease, fields: LimitFields, *, counts_tokens: bool) -> None:
+    def __init__(self, ledger: Ledger, lease: Lease, fields: LimitFields, facts: Facts) -> None:
         self._ledger = ledger
         self._lease = lease
         self._fields = fields
-        self._counts_tokens = counts_tokens
-        self._charge: Charge | None = None
+        self._facts = facts
+        self._prompt = self._most_tokens = 0
         self._request: UpstreamRequest | None = None
-        self._delivery: Delivery | None = None
+        self.delivery: Delivery | None = None
         self.usage: Usage | None = None
 
     @property
     def lines(self) -> list[bytes]:
         """The header lines that say what is left."""
-        return self._fields.lines(self._lease)
-
-    @property
-    def block(self) -> bytes:
-        """The same lines in one piece."""
-        return self._fields.block(self._lease)
+        return self._fields.of_lease(self._lease).splitlines(keepends=True)
 
     def stamped(self, refusal: Refusal | None) -> Refusal | None:
         """Say what is left in a refusal for another reason, too."""
-        return None if refusal is None else replace(refusal, fields=tuple(self.lines))
+        return refusal if refusal is None or refusal.fields else replace(refusal, fields=tuple(self.lines))
 
-    async def reserve(self, request: UpstreamRequest, most_tokens: int) -> Refusal | None:
-        """Count the most that a call can use, where its client's tokens are limited.
+    async def reserve(self, request: UpstreamRequest, most_tokens: int, model: Model) -> Refusal | None:
+        """Count the most that a call can use, by its client's limits and its model's, and have its answer say so.
 
-        ``most_tokens``: of all answers together. Raises ``Unavailable(LEDGER_UNAVAILABLE)``.
+        From here on the call goes to its engine, and may cost something. ``most_tokens``: of all answers together.
+        Raises ``Unavailable(LEDGER_UNAVAILABLE)``.
         """
-        if not self._counts_tokens:
-            return None
-        self._charge = charge = Charge(prompt_tokens(request.body), most_tokens)
-        limit = self._lease.limit
-        if limit.tokens_per_minute is not None or limit.tokens_per_day is not None:
-            refused = await self._ledger.reserve(self._lease, charge.tokens)
+        lease, most, limit, shared = self._lease, 0, self._lease.limit, model.limit
+        if self._facts.counts_tokens:
+            self._prompt = prompt = prompt_tokens(request.body)
+            self._most_tokens = most_tokens
+            tokens = prompt + most_tokens
+            most = tokens if tokens < MOST else MOST  # noqa: FURB136  (a call costs more)
+        if shared is not None or (most and (limit.tokens_per_minute is not None or limit.tokens_per_day is not None)):
+            share = (Holder.of_model(lease.holder.plane, model.alias), shared) if shared is not None else None
+            refused = self._ledger.reserve(lease, most, share)
+            if refused is not None and not isinstance(refused, Refused):
+                refused = await refused
+            if refused is not None and refused.shared and shared is not None:
+                return _refusal(refused, shared, None, f" of the model `{model.alias}` for all its callers")
             if refused is not None:
                 return _refusal(refused, limit, self._fields)
-        return None
-
-    def began(self, request: UpstreamRequest) -> None:
-        """Note that a request goes to its engine: from here on it may cost something."""
         self._request = request
-
-    def ended(self, delivery: Delivery) -> None:
-        """Note what became of it."""
-        self._delivery = delivery
+        request.lines.append(self._fields.of_lease(lease))
+        return None
 
     async def leave(self) -> None:
         """Free the place at once and pay."""
-        used: Usage | None = None
-        if self._request is not None and self._charge is not None:
-            self.usage = used = _used(self._request, self._charge, self._delivery)
-        elif self._request is not None:
-            self.usage = self._request.meter.usage
-        tokens = 0 if used is None else min(MOST, (used.prompt or 0) + (used.completion or 0))
-        await self._ledger.settle(self._lease, tokens)
+        request, tokens = self._request, 0
+        if request is not None:
+            if self._facts.counts_tokens:
+                self.usage = used = self._used(request)
+                if used is not None:
+                    tokens = (used.prompt or 0) + (used.completion or 0)
+            else:
+                self.usage = request.meter.usage
+        most = tokens if tokens < MOST else MOST  # noqa: FURB136  (as above)
+        settling = self._ledger.settle(self._lease, most)
+        if settling is not None:
+            await settling
+
+    def _used(self, request: UpstreamRequest) -> Usage | None:
+        """Say what a call is charged for: by the engine's count, or by what was seen of a broken answer; never nothing.
+
+        Where nothing was seen of an answer that an engine may have worked on, an event stream costs its prompt, since
+        its first token would have been seen, and a plain answer the most that it could have had. A call that the engine
+        refused or could not answer costs nothing.
+        """
+        counted, delivery = request.meter.usage, self.delivery
+        if counted is not None and delivery is not None and delivery.whole:
+            return counted
+        produced = request.meter.produced
+        if counted is not None or produced:
+            told = counted or Usage()
+            return Usage(
+                self._prompt if told.prompt is None else told.prompt,
+                max(told.completion or 0, produced),
+                told.reasoning,
+                estimated=True,
+            )
+        if delivery is None or not delivery.sent or delivery.ending is Ending.ANSWERED:
+            return None
+        if delivery.ending is Ending.FAILED and delivery.reason is not Reason.ENGINE_TIMEOUT:
+            return None
+        return Usage(self._prompt, 0 if request.stream else self._most_tokens, estimated=True)
 
 
-def _used(request: UpstreamRequest, charge: Charge, delivery: Delivery | None) -> Usage | None:
-    """Say what a call is charged for: by the engine's count, or by what was seen of a broken answer; never nothing.
-
-    Where nothing was seen of an answer that an engine may have worked on, an event stream costs its prompt, since its
-    first token would have been seen, and a plain answer the most that it could have had. A call that the engine refused
-    or could not answer costs nothing.
-    """
-    counted, produced = request.meter.usage, request.meter.produced
-    if counted is not None and delivery is not None and delivery.whole:
-        return counted
-    if counted is not None or produced:
-        told = counted or Usage()
-        return Usage(
-            charge.prompt if told.prompt is None else told.prompt,
-            max(told.completion or 0, produced),
-            told.reasoning,
-            estimated=True,
-        )
-    if delivery is None or not delivery.sent or delivery.ending is Ending.ANSWERED:
-        return None
-    if delivery.ending is Ending.FAILED and delivery.reason is not Reason.ENGINE_TIMEOUT:
-        return None
-    return Usage(charge.prompt, 0 if request.stream else charge.completion, estimated=True)
+def _refusal(refused: Refused, limit: Limit, fields: LimitFields | None, whose: str = "") -> Refusal:
+    """Word a refusal; without ``fields``, the numbers are not the caller's to see."""
+    lines = fields.of_refusal(refused).splitlines(keepends=True) if fields is not None else ()
+    sentence = _sentence(refused, limit, f"the limit{whose} is")
+    return Refusal.of_limit(refused.reason, sentence, retry_after=refused.retry_after, fields=lines)
 
 
-def _refusal(refused: Refused, limit: Limit, fields: LimitFields) -> Refusal:
-    return Refusal.of_limit(
-        refused.reason, _sentence(refused, limit), retry_after=refused.retry_after, fields=fields.lines(refused)
-    )
-
-
-def _sentence(refused: Refused, limit: Limit) -> str:
+def _sentence(refused: Refused, limit: Limit, beginning: str) -> str:
     if refused.reason is Reason.OVER_RATE:
-        return f"the limit is {limit.requests_per_minute} in any minute; try again in {refused.retry_after} s"
+        return f"{beginning} {limit.requests_per_minute} in any minute; try again in {refused.retry_after} s"
     if refused.reason is Reason.OVER_CONCURRENCY:
-        return f"the limit is {limit.concurrent_requests}; try again when one of them has ended"
+        return f"{beginning} {limit.concurrent_requests}; try again when one of them has ended"
     named = [(limit.tokens_per_minute, "in any minute"), (limit.tokens_per_day, "in a UTC day")]
     limits = " and ".join(f"{number} {span}" for number, span in named if number is not None)
-    return f"the limit is {limits}; try again in {refused.retry_after} s"
+    return f"{beginning} {limits}; try again in {refused.retry_after} s"

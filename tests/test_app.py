@@ -133,6 +133,10 @@ def test_authorities_that_cannot_be_used_are_a_misfit(tmp_path: Path, log: Audit
         with pytest.raises(Misfit) as misfit:
             Gateway(settings, [PUBLIC_PLANE], log, Metrics())
         assert str(misfit.value) == f"GATEWAY_ENGINES__MAIN__CA_FILE {why}."
+        settings = settings_of(tmp_path, LEDGER="valkeys://localhost", LEDGER_CA_FILE=str(file))
+        with pytest.raises(Misfit) as misfit:
+            Gateway(settings, [PUBLIC_PLANE], log, Metrics())
+        assert str(misfit.value) == f"GATEWAY_LEDGER_CA_FILE {why}."
 
 
 def test_a_misfit_says_all_its_problems(tmp_path: Path, log: AuditLog) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -195,6 +196,23 @@ async def test_a_ledger_is_asked_by_its_own_way_and_says_what_is_wrong(
     assert await site.ledger() == "ConnectionError"
     captured: Any = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "")
+
+
+async def test_a_ledger_with_tls_is_believed_as_the_gateway_believes_it(tmp_path: Path) -> None:
+    ours, other = Authority(tmp_path, "ours"), Authority(tmp_path, "other")
+    pair = ours.server()
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(pair.cert, pair.key)
+    async with resp_server(tls) as server:
+        server.answers = [b"+PONG\r\n"]
+        for file, answer in (
+            (ours.ca, ""),
+            (other.ca, "ConnectionError"),
+            (tmp_path / "none.pem", "GATEWAY_LEDGER_CA_FILE cannot be read: No such file or directory"),
+        ):
+            ask = made(tmp_path, LEDGER=str(server.address), LEDGER_CA_FILE=str(file)).ledger
+            assert ask is not None
+            assert await ask() == answer
 
 
 async def test_the_driver_is_asked_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

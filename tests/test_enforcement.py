@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from gateway.audit import AuditRecord
     from gateway.identity.credential import Credential
-    from gateway.limits.ledger import Holder, Lease
+    from gateway.limits.ledger import Holder, Lease, Share
     from gateway.policy.model import Plane
 
 ID = "0123456789abcdef" * 2
@@ -171,21 +171,21 @@ class Full(MemoryLedger):
     """A ledger in which some limits are reached, or which cannot be asked."""
 
     def __init__(self, time_us: Callable[[], int], over: Reason | None = None, *, tokens: bool = False) -> None:
-        super().__init__(time_us, time_us)
+        super().__init__(lambda: time_us() * 1000, lambda: time_us() * 1000)
         self.over = over
         self.tokens = tokens
 
-    async def enter(self, holder: Holder, limit: Limit) -> Lease | Refused:
+    def enter(self, holder: Holder, limit: Limit) -> Lease | Refused:
         if self.over is Reason.LEDGER_UNAVAILABLE:
             raise Unavailable(self.over, "no answer")
         if self.over is not None:
             return Refused(self.over, 1, Quota(60, 0, 1))
-        return await super().enter(holder, limit)
+        return super().enter(holder, limit)
 
-    async def reserve(self, lease: Lease, tokens: int) -> Refused | None:
+    def reserve(self, lease: Lease, tokens: int, model: Share | None = None) -> Refused | None:
         if self.tokens:
             return Refused(Reason.OVER_TOKENS, 1, lease.requests, Quota(1, 0, 1))
-        return await super().reserve(lease, tokens)
+        return super().reserve(lease, tokens, model)
 
 
 class Kept:

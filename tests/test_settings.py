@@ -143,6 +143,9 @@ def test_a_ledger_that_gateways_share_has_its_password_beside_its_url() -> None:
     assert "a-password" not in repr(settings)
     (problem,) = _problems(LEDGER="valkey://:a-password@127.0.0.1")
     assert problem.startswith("GATEWAY_LEDGER must hold no password: that is GATEWAY_LEDGER_PASSWORD")
+    for address in ({}, {"LEDGER": "valkey://127.0.0.1:6379"}, {"LEDGER": "unix:/run/valkey.sock"}):
+        (problem,) = _problems(LEDGER_CA_FILE="/ca.pem", **address)
+        assert problem.startswith("GATEWAY_LEDGER_CA_FILE has no use")
     (problem,) = _problems(LEDGER_PASSWORD="a-password")
     assert problem.startswith("GATEWAY_LEDGER_PASSWORD has no server: set GATEWAY_LEDGER")
 

@@ -11,12 +11,12 @@ import pytest
 
 from gateway.dialects.call import Usage
 from gateway.identity.principal import CredentialKind, Principal
-from gateway.limits.ledger import Holder
+from gateway.limits.ledger import Holder, Lease
 from gateway.limits.limit import Limit
 from gateway.policy.model import Endpoint, ParameterRules
 from gateway.ports import Delivery, Ending, EngineAnswer, UpstreamRequest
 from gateway.reasons import Malformed, Reason, Unavailable
-from tests.policy.planes import EMBEDDINGS, PARTNER, client, plane, principal
+from tests.policy.planes import EMBEDDINGS, MODELS, PARTNER, client, plane, principal
 from tests.test_enforcement import DELIVERED, HI, Door, House, ask, code, models, told
 
 ACME = Holder("partner", "acme")
@@ -278,9 +278,9 @@ async def test_a_call_costs_what_was_counted_or_seen_and_a_broken_answer_is_neve
     expected = charged and replace(charged, prompt=estimate if charged.prompt == PROMPT else charged.prompt)
     assert rooms.record.usage == expected
     tokens = 0 if expected is None else (expected.prompt or 0) + (expected.completion or 0)
-    lease = await rooms.ledger.enter(ACME, COUNTED)
-    assert not hasattr(lease, "reason")
-    assert await rooms.ledger.reserve(lease, 0) is None
+    lease = rooms.ledger.enter(ACME, COUNTED)
+    assert isinstance(lease, Lease)
+    assert rooms.ledger.reserve(lease, 0) is None
     assert lease.minute == (5000, 5000 - tokens, 60 * SECOND)
 
 
@@ -315,3 +315,62 @@ async def test_another_principal_does_not_share_the_numbers() -> None:
         for _ in range(2):
             assert (await serve(rooms, ask(credential=name))).head_out
         assert code(await serve(rooms, ask(credential=name))) == "over-rate"
+
+
+def shared(limit: Limit) -> House:
+    """Give a house of two clients who share what there is of the model."""
+    models = {**MODELS, "local": replace(MODELS["local"], limit=limit)}
+    rules = replace(plane(clients=[client("acme", limit=COUNTED), client("other", limit=COUNTED)]), models=models)
+    return House(rules, principals={"acme": principal(), "other": principal("other")})
+
+
+@pytest.mark.parametrize(
+    "limit,code,sentence",
+    [
+        (Limit("big", 1, 9), "over-rate", "is 1 in any minute; try again in 60 s"),
+        (Limit("big", 9, 9, 600), "over-tokens", "is 600 in any minute; try again in 60 s"),
+        (Limit("big", 9, 9, 9999, 600), "over-tokens", "is 9999 in any minute and 600 in a UTC day; try again in"),
+    ],
+)
+async def test_what_a_model_has_is_for_all_clients_and_nobody_is_told_what_others_used(
+    limit: Limit, code: str, sentence: str
+) -> None:
+    rooms = shared(limit)
+    rooms.dispatch.usage = Usage(500, 80)
+    call = {**HI, "max_tokens": 50}
+    assert (await serve(rooms, ask(call))).head_out
+    status, headers, body = told(await serve(rooms, ask(call, credential="other")))
+    assert (status, body["error"]["code"]) == (429, code)
+    assert f"(the limit of the model `local` for all its callers {sentence}" in body["error"]["message"]
+    assert headers["x-ratelimit-remaining-requests"] == "99"
+    assert "x-ratelimit-remaining-tokens" not in headers
+    assert rooms.ledger.open == {("partner", "acme"): 0, ("partner", "other"): 0}
+    assert len(rooms.dispatch.requests) == 1
+    rooms.time_us = 86_400 * SECOND
+    assert (await serve(rooms, ask(call, credential="other"))).head_out
+
+
+async def test_a_place_of_a_model_is_taken_until_the_answer_has_ended() -> None:
+    rooms = shared(Limit("big", 9, 1))
+    held = asyncio.Event()
+    forward = rooms.dispatch.forward
+
+    class Slow:
+        def chooses(self, engine: str) -> bool:
+            """Have one replica."""
+            return False
+
+        async def forward(self, request: Any, inbound: Any) -> Delivery:  # noqa: ANN401
+            await held.wait()
+            return await forward(request, inbound)
+
+    rooms.enforcement._ports = replace(rooms.enforcement._ports, dispatcher=Slow())
+    async with asyncio.TaskGroup() as group:
+        group.create_task(serve(rooms))
+        await asyncio.sleep(0)
+        _, _, body = told(await serve(rooms, ask(credential="other")))
+        assert body["error"]["message"].endswith(
+            "(the limit of the model `local` for all its callers is 1; try again when one of them has ended)."
+        )
+        held.set()
+    assert (await serve(rooms, ask(credential="other"))).head_out

@@ -13,6 +13,7 @@
  *   0 < seed < 1000000                  a token each `seed` microseconds, each stream with a phase of its own
  *   seed >= 1000000                     a token each `seed - 1000000` microseconds, all streams in the same instant:
  *                                       one step of a real engine makes a token for every running request
+ *   seed < 0                            one token at once, and then none until the client leaves
  *
  * A token's text is T and 19 digits of CLOCK_MONOTONIC in ns, read back by load.c on the same host. Fields are found by
  * searching for their quoted names: this is a measuring device that trusts its client, not a server to copy.
@@ -231,7 +232,9 @@ static void answer(struct conn *c, const char *head, char *body, size_t len) {
         put(c, STREAM, sizeof STREAM - 1);
         struct ref self = {c->fd, c->number};
         int64_t t = now();
-        if (!c->period) {
+        if (seed < 0) {
+            advance(c);
+        } else if (!c->period) {
             eager[n_eager++] = self;
         } else if (advance(c)) {
             c->due = c->together ? (t / c->period + 1) * c->period : t + (int64_t)(drand48() * c->period);

@@ -1,7 +1,7 @@
 /* load: an HTTP/1.1 client that measures and prints one JSON object.
  *
  * usage: load -P port -m ns|st -c connections -d seconds -w seconds [-r rate] [-n tokens] [-p seed] [-b bytes]
- *             [-H 'Name: value']... [-x path] [-M model] [-1]
+ *             [-H 'Name: value']... [-x path] [-M model] [-1] [-e seconds]
  *
  *   -m      plain (ns) or streamed (st) answers         -c   connections, all opened at once
  *   -d -w   duration and, within it, warm-up: what ends before the warm-up is over is not counted
@@ -10,11 +10,13 @@
  *   -n -p   max_tokens and seed of the request: engine.c says what the engine makes of seed
  *   -b      bytes of prompt                             -H   header line, may be repeated
  *   -x -M   path and model name                         -1   one request on each connection, then silence
+ *   -e      seconds that answers under way are waited for at the end, when nothing new is asked
  *
  * Out, in microseconds: lat, whole answer; ttf, time to the first token; ow, way of a token from the engine's send() to
  * our recv(); gap, between two tokens of a stream. rps, cps: answers and tokens per second after the warm-up. recvs:
  * calls of recv(); far fewer than chunks means that tokens were put together on the way. errs: answers other than 200
- * and connections lost while an answer was due.
+ * and connections lost while an answer was due; refused: the former alone. asked: requests begun; left: those that had
+ * no end yet.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -39,7 +41,7 @@
 struct conn {
     int fd, index;
     enum { IDLE, HEAD, BODY } state;
-    bool chunked, until_close, ok, writing;
+    bool chunked, until_close, ok, writing, last;
     char head[16384], carry[CARRY];
     size_t head_len, carry_len, sent;
     int64_t body_left, asked, last_token;
@@ -55,8 +57,8 @@ static int idle[MAX_CONNECTIONS], n_idle, n_conns = 1, port, poller;
 static char *request;
 static size_t request_len;
 static struct sample whole, first, way, gap;
-static long answers, errors, tokens, recvs, connects;
-static bool streamed, once;
+static long answers, errors, refused, tokens, recvs, connects, asked, busy;
+static bool streamed, once, ending;
 static double rate;
 static int64_t warm;
 
@@ -122,11 +124,16 @@ static void ask(struct conn *c, int64_t t) {
     c->head_len = c->carry_len = c->sent = 0;
     c->last_token = 0;
     c->asked = t;
+    asked++;
+    busy++;
     write_to(c);
 }
 
 static void next(struct conn *c) {
     c->state = IDLE;
+    busy--;
+    if (ending)
+        return;
     if (rate)
         idle[n_idle++] = c->index;
     else if (!once && errors < MAX_ERRORS)
@@ -136,25 +143,30 @@ static void next(struct conn *c) {
 static void finish(struct conn *c, int64_t t) {
     if (!c->ok) {
         errors++;
+        refused++;
     } else if (t >= warm) {
         answers++;
         add(&whole, t - c->asked);
+    }
+    if (c->last) { /* what is asked on it now would not be read */
+        close(c->fd);
+        open_one(c);
     }
     next(c);
 }
 
 static void closed(struct conn *c) {
     close(c->fd);
-    bool busy = c->state != IDLE;
+    bool asking = c->state != IDLE;
     if (c->state == BODY && c->until_close && c->ok && now() >= warm) {
         answers++;
         add(&whole, now() - c->asked);
-    } else if (busy && !(c->state == BODY && c->until_close)) {
+    } else if (asking && !(c->state == BODY && c->until_close)) {
         errors++;
     }
     c->state = IDLE;
     open_one(c);
-    if (busy)
+    if (asking)
         next(c);
 }
 
@@ -173,6 +185,7 @@ static size_t read_head(struct conn *c, const char *data, size_t len) {
         fprintf(stderr, "%.60s\n", c->head);
     const char *length = strcasestr(c->head, "\r\ncontent-length:");
     c->chunked = strcasestr(c->head, "transfer-encoding: chunked") != NULL;
+    c->last = strcasestr(c->head, "\r\nconnection: close") != NULL;
     c->until_close = !c->chunked && !length;
     c->body_left = length ? atoll(length + 17) : 0;
     c->state = BODY;
@@ -234,14 +247,16 @@ static void read_from(struct conn *c) {
             data += used; /* the head's bytes are behind it now: free for the carry, which is empty */
             len -= used;
         }
-        if (c->state == BODY && read_body(c, data, len, t))
+        if (c->state == BODY && read_body(c, data, len, t)) {
             finish(c, t);
+            return;
+        }
     } while (n == (ssize_t)(sizeof buffer - CARRY - 1));
 }
 
 static void usage(void) {
     fprintf(stderr, "usage: load -P port -m ns|st -c connections -d seconds -w seconds [-r rate] [-n tokens] [-p seed] "
-                    "[-b bytes] [-H 'Name: value']... [-x path] [-M model] [-1]\n");
+                    "[-b bytes] [-H 'Name: value']... [-x path] [-M model] [-1] [-e seconds]\n");
     exit(2);
 }
 
@@ -260,12 +275,12 @@ static void write_request(const char *path, const char *headers, const char *mod
 }
 
 int main(int argc, char **argv) {
-    double duration = 3, warm_up = 0.5;
+    double duration = 3, warm_up = 0.5, extra = 0;
     long max_tokens = 64, seed = 0;
     int option, prompt = 0;
     char headers[8192] = "";
     const char *path = "/v1/chat/completions", *model = "bench";
-    while ((option = getopt(argc, argv, "P:m:c:d:w:r:n:p:b:H:x:M:1")) > 0)
+    while ((option = getopt(argc, argv, "P:m:c:d:w:r:n:p:b:H:x:M:1e:")) > 0)
         switch (option) {
         case 'P': port = atoi(optarg); break;
         case 'm': streamed = !strcmp(optarg, "st"); break;
@@ -279,6 +294,7 @@ int main(int argc, char **argv) {
         case 'x': path = optarg; break;
         case 'M': model = optarg; break;
         case '1': once = true; break;
+        case 'e': extra = atof(optarg); break;
         case 'H':
             if (strlen(headers) + strlen(optarg) + 3 > sizeof headers)
                 usage();
@@ -291,7 +307,7 @@ int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
     write_request(path, headers, model, max_tokens, seed, prompt);
     poller = epoll_create1(0);
-    int64_t begin = now(), end = begin + duration * 1e9, due = begin;
+    int64_t begin = now(), end = begin + duration * 1e9, last = end + extra * 1e9, due = begin;
     warm = begin + warm_up * 1e9;
     for (int i = 0; i < n_conns; i++) {
         conns[i].index = i;
@@ -302,9 +318,10 @@ int main(int argc, char **argv) {
             ask(&conns[i], now());
     }
     struct epoll_event events[512];
-    for (int64_t t; (t = now()) < end;) {
-        int64_t wait = end - t;
-        if (rate) {
+    for (int64_t t; (t = now()) < end || (busy && t < last);) {
+        ending = t >= end;
+        int64_t wait = (ending ? last : end) - t;
+        if (rate && !ending) {
             for (; due <= t && n_idle; due += 1e9 / rate) /* without an idle connection it stays due: it is late then */
                 ask(&conns[idle[--n_idle]], due);
             if (due > t && due - t < wait)
@@ -321,8 +338,8 @@ int main(int argc, char **argv) {
         }
     }
     double seconds = (now() - warm) / 1e9;
-    printf("{\"rps\":%.1f,\"done\":%ld,\"errs\":%ld,\"chunks\":%ld,\"cps\":%.1f,\"recvs\":%ld,\"conns\":%ld,\"win\":%.2f",
-           answers / seconds, answers, errors, tokens, tokens / seconds, recvs, connects, seconds);
+    printf("{\"rps\":%.1f,\"done\":%ld,\"errs\":%ld,\"refused\":%ld,\"asked\":%ld,\"left\":%ld,\"chunks\":%ld,\"cps\":%.1f,\"recvs\":%ld,\"conns\":%ld,\"win\":%.2f",
+           answers / seconds, answers, errors, refused, asked, busy, tokens, tokens / seconds, recvs, connects, seconds);
     print("lat", &whole);
     if (streamed) {
         print("ttf", &first);

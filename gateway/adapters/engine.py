@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from gateway.adapters.persistent_connection import PersistentConnection
 from gateway.engine.choice import choose
 from gateway.engine.replica import Replica
+from gateway.engine.vitals import UNKNOWN
 from gateway.reasons import Reason, Unavailable
 
 if TYPE_CHECKING:
@@ -26,10 +28,11 @@ class EngineReplica(Replica):
     """A replica with the way to it.
 
     ``served``: its own list of models, as it was at the last look. ``warm``: the names of those that were warmed up.
-    ``missed``: looks in a row that failed.
+    ``missed``: looks in a row that failed. ``watched``: the connection of those looks. ``vitals``: what was known of
+    its process when it was warmed up. ``examined_at``: when its metrics were asked for, in the loop's time.
     """
 
-    __slots__ = ("client", "missed", "served", "warm")
+    __slots__ = ("client", "examined_at", "missed", "served", "vitals", "warm", "watched")
 
     def __init__(self, client: EngineClient) -> None:
         super().__init__(str(client.pool.address))
@@ -37,6 +40,9 @@ class EngineReplica(Replica):
         self.served: Mapping[str, ServedModel] = {}
         self.warm: frozenset[str] = frozenset()
         self.missed = 0
+        self.watched = PersistentConnection(client)
+        self.vitals = UNKNOWN
+        self.examined_at = 0.0
 
 
 class Engine:
@@ -52,7 +58,7 @@ class Engine:
         """Choose a replica for a request; one that lists the model goes before one that does not.
 
         Raises ``Unavailable`` when none is ready: with ``ENGINE_UNAVAILABLE`` and status 503, or with
-        ``ENGINE_REFUSED_GATEWAY`` where that is all there is to it.
+        ``ENGINE_REFUSED_GATEWAY`` or ``ENGINE_ASLEEP`` where that is all there is to it.
         """
         replicas = self.replicas
         if len(replicas) == 1 and not tried and replicas[0].circuit.closed:
@@ -74,10 +80,13 @@ class Engine:
         return [replica for replica in self.replicas if replica.circuit.closed]
 
     def _none_ready(self) -> Unavailable:
-        if all(replica.circuit.why == Reason.ENGINE_REFUSED_GATEWAY for replica in self.replicas):
+        whys = {replica.circuit.why for replica in self.replicas}
+        if whys == {Reason.ENGINE_REFUSED_GATEWAY}:
             return Unavailable(Reason.ENGINE_REFUSED_GATEWAY)
         nearest = min(self.replicas, key=lambda replica: replica.circuit.due)
         wait_s = max(1, math.ceil(nearest.circuit.due - self._now()))
+        if whys == {Reason.ENGINE_ASLEEP}:
+            return Unavailable(Reason.ENGINE_ASLEEP, retry_after=wait_s)
         why = nearest.circuit.why or "all were tried"
         return Unavailable(Reason.ENGINE_UNAVAILABLE, f"none is ready: {why}", status=503, retry_after=wait_s)
 

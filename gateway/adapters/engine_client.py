@@ -73,19 +73,34 @@ class EngineClient:
         Raises ``Unavailable`` with ``ENGINE_UNAVAILABLE``, ``ENGINE_TIMEOUT`` or ``ENGINE_MALFORMED``.
         """
         connection = await self.pool.connect()
-        question = _Question(connection)
         head = self._constant(method, path, _OWN)
         if body:
             head += b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)
-        connection.transport.writelines((head, b"connection: close\r\n\r\n", body))
         try:
-            async with asyncio.timeout(timeout_s):
-                return await question.answer
-        except TimeoutError:
-            raise Unavailable(Reason.ENGINE_TIMEOUT, "total") from None
+            status, answer, _ = await _answered(connection, head + b"connection: close\r\n\r\n" + body, timeout_s)
         finally:
-            connection.receiver = None
             connection.transport.abort()
+        return status, answer
+
+    async def fetch_on(self, connection: EngineConnection, path: str, *, timeout_s: float) -> tuple[int, bytes, bool]:
+        """Get something for ourselves on a connection that is to stay; give status, body, and whether it stays.
+
+        Raises as ``fetch`` does.
+        """
+        return await _answered(connection, self._constant("GET", path, _OWN) + b"\r\n", timeout_s)
+
+
+async def _answered(connection: EngineConnection, question: bytes, timeout_s: float) -> tuple[int, bytes, bool]:
+    """Ask one question, and let go of the connection."""
+    receiver = _Question(connection)
+    connection.transport.write(question)
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await receiver.answer
+    except TimeoutError:
+        raise Unavailable(Reason.ENGINE_TIMEOUT, "total") from None
+    finally:
+        connection.receiver = None
 
 
 class _Question:
@@ -93,9 +108,10 @@ class _Question:
 
     def __init__(self, connection: EngineConnection) -> None:
         self._reader = connection.reader
+        self._reader.begin()
         self._parts: list[bytes] = []
         self._size = 0
-        self.answer: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[tuple[int, bytes, bool]] = asyncio.get_running_loop().create_future()
         connection.receiver = self
 
     def received(self, data: bytes) -> None:
@@ -126,7 +142,7 @@ class _Question:
 
     def _succeed(self) -> None:
         if not self.answer.done():
-            self.answer.set_result((self._reader.status, b"".join(self._parts)))
+            self.answer.set_result((self._reader.status, b"".join(self._parts), self._reader.reusable))
 
     def _fail(self, reason: Reason, detail: str) -> None:
         if not self.answer.done():

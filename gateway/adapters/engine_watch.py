@@ -1,8 +1,8 @@
 """Keeps true what is known of an engine's replicas: warms up what is out, looks at what is in, and tries suspects.
 
 Enters: an engine, and what its models are to be asked. Leaves: circuits that close behind a warm-up that was answered
-and open when a replica is gone or silent, and each replica's list of models. Everything sent here bears the user-agent
-of the gateway's own traffic, and one replica that hangs keeps no other from being looked at.
+and open when a replica is gone, silent, asleep or started anew, and each replica's list of models. Everything sent here
+bears the user-agent of the gateway's own traffic, and one replica that hangs keeps no other from being looked at.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from gateway.dialects.openai_models import served_models
 from gateway.engine.signal import unreached
+from gateway.engine.vitals import UNKNOWN, Vitals, read_vitals
 from gateway.reasons import Malformed, Reason, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 
     from gateway.adapters.engine import Engine, EngineReplica
     from gateway.dialects.openai_models import ServedModel
@@ -39,10 +40,12 @@ _log = structlog.get_logger("gateway.engine")
 class Times:
     """Seconds: between two looks at a replica that is in, for such a look, for one warm-up, for the trial of a suspect.
 
-    ``tick``: how often it is asked whether anything is due.
+    ``vitals``: between two looks at its metrics as well, which cost an engine some milliseconds. ``tick``: how often it
+    is asked whether anything is due.
     """
 
     look: float = 2.0
+    vitals: float = 10.0
     answer: float = 5.0
     warm_up: float = 60.0
     suspect: float = 10.0
@@ -69,6 +72,8 @@ class EngineWatch:
             finally:
                 for task in watching:
                     task.cancel()
+                for replica in self.engine.replicas:
+                    replica.watched.close()
 
     async def tried(self) -> None:
         """Wait until each replica has been tried once."""
@@ -78,19 +83,7 @@ class EngineWatch:
         loop = asyncio.get_running_loop()
         looked_at = loop.time()
         while True:
-            now = loop.time()
-            step = None
-            if replica.circuit.trial_due(now):
-                step = self._try
-            elif replica.circuit.closed:
-                if replica.circuit.doubted and self.engine.another([replica]):
-                    self._eject(replica)
-                elif replica.suspect(now):
-                    step = self._question
-                elif self._cold(replica):
-                    step = self._warm_more
-                elif now - looked_at >= self._times.look:
-                    step = self._look
+            step = self._due(replica, looked_at)
             if step is not None:
                 try:
                     await step(replica)
@@ -100,12 +93,32 @@ class EngineWatch:
                 looked_at = loop.time()
             await asyncio.sleep(self._times.tick)
 
+    def _due(
+        self, replica: EngineReplica, looked_at: float
+    ) -> Callable[[EngineReplica], Coroutine[Any, Any, None]] | None:
+        """Give what is to be done with a replica now, if anything."""
+        now = asyncio.get_running_loop().time()
+        if not replica.circuit.closed:
+            return self._try if replica.circuit.trial_due(now) else None
+        if replica.circuit.doubted and self.engine.another([replica]):
+            return self._eject
+        if replica.watched.lost:
+            return self._look_behind_a_loss
+        if replica.suspect(now):
+            return self._question
+        if self._cold(replica):
+            return self._warm_more
+        return self._look if now - looked_at >= self._times.look else None
+
     async def _try(self, replica: EngineReplica) -> None:
         """Warm a replica up, and close its circuit if it has answered."""
         replica.circuit.begin_trial()
         replica.warm, replica.missed = frozenset(), 0
+        replica.watched.settle()
         try:
             replica.served = await self._models(replica)
+            replica.vitals = await self._vitals(replica)
+            _awake(replica.vitals)
             await self._warm(replica)
         except Unavailable as failure:
             why = _why(failure)
@@ -151,17 +164,48 @@ class EngineWatch:
             replica.cleared(asyncio.get_running_loop().time())
 
     async def _look(self, replica: EngineReplica) -> None:
-        """Look whether a replica is there, and what it serves now."""
+        """Look whether a replica is there, what it serves now, and from time to time how it is."""
+        due = asyncio.get_running_loop().time() - replica.examined_at >= self._times.vitals
+        if await self._there(replica) and due:
+            self._examine(replica, await self._vitals(replica))
+
+    async def _look_behind_a_loss(self, replica: EngineReplica) -> None:
+        """Find out why a replica has ended a connection that it used to keep: one that has started anew is cold.
+
+        Where it does not tell when it was started, it is warmed up beside the requests that go on.
+        """
+        if await self._there(replica):
+            vitals = await self._vitals(replica)
+            replica.watched.settle()
+            if None in {vitals.started, replica.vitals.started}:
+                replica.warm = frozenset()
+            self._examine(replica, vitals)
+
+    async def _there(self, replica: EngineReplica) -> bool:
+        """Ask what a replica serves; take it out when it is gone, or has missed the question too often."""
         try:
             replica.served = await self._models(replica)
         except Unavailable as failure:
             replica.missed += 1
             if _gone(failure) or replica.missed >= MISSED:
                 self._take_out(replica, _why(failure))
-        else:
-            replica.missed = 0
+            return False
+        replica.missed = 0
+        return True
 
-    def _eject(self, replica: EngineReplica) -> None:
+    def _examine(self, replica: EngineReplica, vitals: Vitals) -> None:
+        """Take out a replica that sleeps, or that is another process than the one that was warmed up."""
+        try:
+            _awake(vitals)
+        except Unavailable as failure:
+            self._take_out(replica, _why(failure))
+            return
+        if replica.vitals.started is None:
+            replica.vitals = vitals
+        elif vitals.started not in {None, replica.vitals.started}:
+            self._take_out(replica, "it was started anew")
+
+    async def _eject(self, replica: EngineReplica) -> None:
         """Leave out a replica whose requests fail while others answer theirs."""
         replica.circuit.eject(asyncio.get_running_loop().time())
         _log.warning("engine is left out", engine=self.engine.name, replica=replica.name, why=replica.circuit.why)
@@ -172,7 +216,7 @@ class EngineWatch:
 
     async def _models(self, replica: EngineReplica) -> Mapping[str, ServedModel]:
         """Ask a replica what it serves. Raises ``Unavailable``."""
-        status, body = await replica.client.fetch("GET", "/v1/models", timeout_s=self._times.answer)
+        status, body = await replica.watched.fetch("/v1/models", timeout_s=self._times.answer)
         if status in _REFUSED:
             raise Unavailable(Reason.ENGINE_REFUSED_GATEWAY)
         if status != _OK:
@@ -181,6 +225,15 @@ class EngineWatch:
             return served_models(body)
         except Malformed as malformed:
             raise Unavailable(malformed.reason, malformed.detail) from None
+
+    async def _vitals(self, replica: EngineReplica) -> Vitals:
+        """Ask a replica how it is; nothing is known where its metrics are hidden or do not come."""
+        replica.examined_at = asyncio.get_running_loop().time()
+        try:
+            status, body = await replica.watched.fetch("/metrics", timeout_s=self._times.answer)
+        except Unavailable:
+            return UNKNOWN
+        return read_vitals(body) if status == _OK else UNKNOWN
 
     async def _ask(self, replica: EngineReplica, warm_up: WarmUp, body: bytes, timeout_s: float) -> None:
         """Ask a model. An answer that refuses the question is an answer. Raises ``Unavailable``."""
@@ -191,6 +244,12 @@ class EngineWatch:
             raise Unavailable(Reason.ENGINE_ERROR, f"status {status} to the warm-up")
         if status >= _LEAST_ERROR:
             _log.warning("the warm-up was refused", engine=self.engine.name, replica=replica.name, status=status)
+
+
+def _awake(vitals: Vitals) -> None:
+    """Refuse one that sleeps: whatever it is asked waits until it is woken. Raises ``Unavailable``."""
+    if vitals.asleep:
+        raise Unavailable(Reason.ENGINE_ASLEEP)
 
 
 def _gone(failure: Unavailable) -> bool:

@@ -10,35 +10,26 @@ import time
 from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING
 
+from gateway.limits.ledger import Lease
 from gateway.limits.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from gateway.limits.ledger import Holder, Lease, Refused
+    from gateway.limits.ledger import Holder, Refused, Share
     from gateway.limits.limit import Limit
 
 LOOKED_AT = 2
 """Holders that are looked at with each request, and forgotten if they are idle: more than can come with one."""
 
-_NS_PER_US = 1000
-
-
-def _ticks_us() -> int:
-    return time.monotonic_ns() // _NS_PER_US
-
-
-def _unix_us() -> int:
-    return time.time_ns() // _NS_PER_US
-
 
 class MemoryLedger:
     """The ``Ledger`` of one process.
 
-    ``ticks`` never go back; ``unix`` tells the day; both in microseconds.
+    ``ticks`` never go back; ``unix`` tells the day; both in nanoseconds.
     """
 
-    def __init__(self, ticks: Callable[[], int] = _ticks_us, unix: Callable[[], int] = _unix_us) -> None:
+    def __init__(self, ticks: Callable[[], int] = time.monotonic_ns, unix: Callable[[], int] = time.time_ns) -> None:
         self._ticks = ticks
         self._unix = unix
         self._tallies: OrderedDict[Holder, Tally] = OrderedDict()
@@ -48,28 +39,45 @@ class MemoryLedger:
         """Requests under way, by plane and client."""
         places: Counter[tuple[str, str]] = Counter()
         for holder, tally in self._tallies.items():
-            places[holder[:2]] += tally.open
+            if holder.model is None:
+                places[holder[:2]] += tally.open
         return places
 
-    async def count(self, holder: Holder, limit: Limit) -> None:
+    def count(self, holder: Holder, limit: Limit) -> None:
         """Count a request that is refused already."""
         now = self._ticks()
         self._tally(holder, now).count(limit, now)
 
-    async def enter(self, holder: Holder, limit: Limit) -> Lease | Refused:
+    def enter(self, holder: Holder, limit: Limit) -> Lease | Refused:
         """Let a request in, or not."""
         now = self._ticks()
         tally = self._tallies.get(holder) or self._tally(holder, now)
         return tally.enter(holder, limit, now)
 
-    async def reserve(self, lease: Lease, tokens: int) -> Refused | None:
+    def reserve(self, lease: Lease, tokens: int, model: Share | None = None) -> Refused | None:
         """Count the most that a call can use."""
-        return self._tallies[lease.holder].reserve(lease, tokens, self._ticks(), self._unix())
+        tally, now, unix = self._tallies[lease.holder], self._ticks(), self._unix()
+        if model is None:
+            return tally.reserve(lease, tokens, now, unix)
+        holder, limit = model
+        shared = self._tally(holder, now)
+        own, theirs = tally.over_tokens(lease, tokens, now, unix), shared.refusal(limit, tokens, now, unix)
+        if theirs is not None and (own is None or own.wait_us < theirs.wait_us):
+            return theirs._replace(shared=True)
+        if own is not None:
+            return own
+        taken = shared.enter(holder, limit, now)
+        if isinstance(taken, Lease):
+            lease.shared = taken
+            shared.reserve(taken, tokens, now, unix)
+        return tally.reserve(lease, tokens, now, unix)
 
-    async def settle(self, lease: Lease, tokens: int) -> None:
+    def settle(self, lease: Lease, tokens: int) -> None:
         """Free the place and count what was used; the holder of a lease that is not settled is never forgotten."""
         if not lease.settled:
             self._tallies[lease.holder].settle(lease, tokens)
+            if lease.shared is not None:
+                self._tallies[lease.shared.holder].settle(lease.shared, tokens)
 
     def _tally(self, holder: Holder, now: int) -> Tally:
         tallies = self._tallies

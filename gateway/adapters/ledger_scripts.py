@@ -1,7 +1,7 @@
 """The arithmetic of ``limits.tally`` in the language of the server, so that one call is one step for all gateways.
 
 Leaves: a ``Script`` for each thing that a ledger does. Time is the server's own, in whole microseconds. All keys of a
-holder bear one hash tag, so that a cluster keeps them in one place; each key expires when it makes no difference.
+plane bear one hash tag, so that a cluster keeps them in one place; each key expires when it makes no difference.
 Needs Redis 5 or any Valkey: scripts that ask the time may write.
 """
 
@@ -53,71 +53,116 @@ redis.call('PEXPIRE', leases, math.ceil(holds / 1000))
 return answer(0, 0)
 """
 
-# KEYS: sums (hash: minute, day, spent, and e:<id> for each call of the minute), calls (list of "<leaves>:<id>")
-# ARGV: id, tokens, most in a minute, most on a day (-1: not limited)
-# Gives: 0 or 1 refused; microseconds to wait; tokens of the minute; microseconds to its reset; tokens of the day; the
-# day's number; microseconds into the day
+# KEYS: sums (hash: minute, day, spent, and e:<id> for each call of the minute), calls (list of "<leaves>:<id>"); where
+# a model is limited too, its requests, leases, sums and calls
+# ARGV: id, tokens, most in a minute, most on a day (-1: not limited); of the model besides: most requests, most open,
+# most in a minute, most on a day, microseconds that a lease holds
+# Gives: 0 in, 3 over tokens, and of the model 11 over rate, 12 over concurrency, 13 over tokens; microseconds to wait;
+# tokens of the minute; microseconds to its reset; tokens of the day; the day's number; microseconds into the day
 _RESERVE = """
-local sums, calls = KEYS[1], KEYS[2]
-local id, amount, per_minute, per_day = ARGV[1], ARGV[2] + 0, ARGV[3] + 0, ARGV[4] + 0
-local kept = redis.call('HMGET', sums, 'minute', 'day', 'spent')
-local used, spent = (kept[1] or 0) + 0, 0
+local id, amount = ARGV[1], ARGV[2] + 0
 local day = math.floor(now / DAY)
 local into_day = now - day * DAY
-if kept[2] and kept[2] + 0 == day then spent = kept[3] + 0 end
+local verdict, wait = 0, 0
+local function refuse(reason, waits)
+  if waits > wait then verdict, wait = reason, waits end
+end
 local function parts(call)
   local at, of = call:match('^(%d+):(.*)$')
   return at + 0, 'e:' .. of
 end
-local head = redis.call('LINDEX', calls, 0)
-while head do
-  local leaves, entry = parts(head)
-  if leaves > now then break end
-  redis.call('LPOP', calls)
-  used = used - (redis.call('HGET', sums, entry) or 0)
-  redis.call('HDEL', sums, entry)
-  head = redis.call('LINDEX', calls, 0)
+local function kept(sums, calls)
+  local found = redis.call('HMGET', sums, 'minute', 'day', 'spent')
+  local used, spent = (found[1] or 0) + 0, 0
+  if found[2] and found[2] + 0 == day then spent = found[3] + 0 end
+  local head = redis.call('LINDEX', calls, 0)
+  while head do
+    local leaves, entry = parts(head)
+    if leaves > now then break end
+    redis.call('LPOP', calls)
+    used = used - (redis.call('HGET', sums, entry) or 0)
+    redis.call('HDEL', sums, entry)
+    head = redis.call('LINDEX', calls, 0)
+  end
+  return used, spent
 end
-local wait = 0
-if per_minute >= 0 then
-  local over = used + math.min(amount, per_minute) - per_minute
-  if over > 0 then
-    for _, call in ipairs(redis.call('LRANGE', calls, 0, -1)) do
-      if over <= 0 then break end
-      local leaves, entry = parts(call)
-      over = over - (redis.call('HGET', sums, entry) or 0)
-      wait = leaves - now
+local function tokens(reason, sums, calls, used, spent, per_minute, per_day)
+  if amount == 0 then return end
+  if per_minute >= 0 then
+    local over = used + math.min(amount, per_minute) - per_minute
+    local waits = 0
+    if over > 0 then
+      for _, call in ipairs(redis.call('LRANGE', calls, 0, -1)) do
+        if over <= 0 then break end
+        local leaves, entry = parts(call)
+        over = over - (redis.call('HGET', sums, entry) or 0)
+        waits = leaves - now
+      end
+    end
+    refuse(reason, waits)
+  end
+  if per_day >= 0 and spent + math.min(amount, per_day) > per_day then refuse(reason, DAY - into_day) end
+end
+local function keep(sums, calls, used, spent, per_minute)
+  if wait == 0 then
+    spent = spent + amount
+    if per_minute >= 0 then
+      used = used + amount
+      redis.call('RPUSH', calls, text(now + MINUTE) .. ':' .. id)
+      redis.call('PEXPIRE', calls, KEPT_MS)
+      redis.call('HSET', sums, 'e:' .. id, text(amount))
     end
   end
+  redis.call('HSET', sums, 'minute', text(used), 'day', text(day), 'spent', text(spent))
+  redis.call('PEXPIRE', sums, math.ceil((DAY - into_day) / 1000) + KEPT_MS)
+  return used, spent
 end
-if per_day >= 0 and spent + math.min(amount, per_day) > per_day then wait = math.max(wait, DAY - into_day) end
-if wait == 0 then
-  spent = spent + amount
-  if per_minute >= 0 then
-    used = used + amount
-    redis.call('RPUSH', calls, text(now + MINUTE) .. ':' .. id)
-    redis.call('PEXPIRE', calls, KEPT_MS)
-    redis.call('HSET', sums, 'e:' .. id, text(amount))
+local per_minute, per_day = ARGV[3] + 0, ARGV[4] + 0
+local used, spent = kept(KEYS[1], KEYS[2])
+tokens(3, KEYS[1], KEYS[2], used, spent, per_minute, per_day)
+if #KEYS > 2 then
+  local requests, leases, sums, calls = KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+  local most, places, minutely, daily, holds = ARGV[5] + 0, ARGV[6] + 0, ARGV[7] + 0, ARGV[8] + 0, ARGV[9] + 0
+  local head = redis.call('LINDEX', requests, 0)
+  while head and head + 0 <= now do
+    redis.call('LPOP', requests)
+    head = redis.call('LINDEX', requests, 0)
+  end
+  local counted = redis.call('LLEN', requests)
+  if counted >= most then refuse(11, redis.call('LINDEX', requests, counted - most) - now) end
+  redis.call('ZREMRANGEBYSCORE', leases, '-inf', text(now))
+  if redis.call('ZCARD', leases) >= places then refuse(12, SECOND) end
+  local theirs, today = kept(sums, calls)
+  tokens(13, sums, calls, theirs, today, minutely, daily)
+  keep(sums, calls, theirs, today, minutely)
+  if wait == 0 then
+    redis.call('RPUSH', requests, text(now + MINUTE))
+    redis.call('PEXPIRE', requests, KEPT_MS)
+    redis.call('ZADD', leases, text(now + holds), id)
+    redis.call('PEXPIRE', leases, math.ceil(holds / 1000))
   end
 end
-redis.call('HSET', sums, 'minute', text(used), 'day', text(day), 'spent', text(spent))
-redis.call('PEXPIRE', sums, math.ceil((DAY - into_day) / 1000) + KEPT_MS)
-local last = redis.call('LINDEX', calls, -1)
-return {wait > 0 and 1 or 0, wait, used, last and parts(last) - now or 0, spent, day, into_day}
+used, spent = keep(KEYS[1], KEYS[2], used, spent, per_minute)
+local last = redis.call('LINDEX', KEYS[2], -1)
+return {verdict, wait, used, last and parts(last) - now or 0, spent, day, into_day}
 """
 
-# KEYS: leases, sums; ARGV: id, tokens used, tokens reserved, day of the reservation
+# KEYS: leases and sums of the client, and of the model where it is limited
+# ARGV: id, tokens used, tokens reserved, day of the reservation
 _SETTLE = """
-local leases, sums = KEYS[1], KEYS[2]
 local id, used, reserved = ARGV[1], ARGV[2] + 0, ARGV[3] + 0
-local held = redis.call('ZREM', leases, id)
-local counted = redis.call('HGET', sums, 'e:' .. id)
-if counted then
-  redis.call('HINCRBY', sums, 'minute', text(used - counted))
-  redis.call('HSET', sums, 'e:' .. id, text(used))
-end
-if held == 1 and redis.call('HGET', sums, 'day') == ARGV[4] then
-  redis.call('HINCRBY', sums, 'spent', text(used - reserved))
+local held = 0
+for pair = 1, #KEYS, 2 do
+  local leases, sums = KEYS[pair], KEYS[pair + 1]
+  held = redis.call('ZREM', leases, id)
+  local counted = redis.call('HGET', sums, 'e:' .. id)
+  if counted then
+    redis.call('HINCRBY', sums, 'minute', text(used - counted))
+    redis.call('HSET', sums, 'e:' .. id, text(used))
+  end
+  if held == 1 and redis.call('HGET', sums, 'day') == ARGV[4] then
+    redis.call('HINCRBY', sums, 'spent', text(used - reserved))
+  end
 end
 return held
 """

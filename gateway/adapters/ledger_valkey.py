@@ -23,14 +23,16 @@ from valkey.exceptions import NoScriptError, ValkeyError
 from gateway.adapters.ledger_scripts import Script, Scripts
 from gateway.adapters.walk import in_task
 from gateway.addresses import Unix
-from gateway.limits.ledger import Holder, Lease, Quota, Refused
+from gateway.limits.ledger import Lease, Quota, Refused
 from gateway.limits.tally import DAY_US
 from gateway.reasons import Reason, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from ssl import SSLContext
 
     from gateway.addresses import LedgerAddress
+    from gateway.limits.ledger import Holder, Share
     from gateway.limits.limit import Limit
 
 ANSWER_S = 1.0
@@ -45,7 +47,8 @@ LEASE_S = 30.0
 UNSETTLED_AT_MOST = 10_000
 """Settlements that are kept for a server that does not answer; of more, the oldest stay charged as reserved."""
 
-_REFUSALS = {1: Reason.OVER_RATE, 2: Reason.OVER_CONCURRENCY}
+_REFUSALS = {1: Reason.OVER_RATE, 2: Reason.OVER_CONCURRENCY, 3: Reason.OVER_TOKENS}
+_OF_MODEL = 10
 _NO_LIMIT = -1
 _log = structlog.get_logger("gateway.ledger")
 
@@ -53,6 +56,7 @@ _log = structlog.get_logger("gateway.ledger")
 class ValkeyLedger:
     """The ``Ledger`` of all gateways that name one server. ``password`` is sent to it and kept nowhere else.
 
+    ``tls``: whose certificates are believed, where the address has TLS; without it those that the system believes.
     ``open``: requests under way in this process, by plane and client. ``ready``: whether the server answered last time.
     """
 
@@ -60,6 +64,7 @@ class ValkeyLedger:
         self,
         address: LedgerAddress,
         password: str | None = None,
+        tls: SSLContext | None = None,
         *,
         scripts: Scripts | None = None,
         answer_s: float = ANSWER_S,
@@ -68,7 +73,8 @@ class ValkeyLedger:
         self._scripts = scripts or Scripts.on()
         self._answer_s = answer_s
         self._lease_s = lease_s
-        self._server: Any = Valkey(connection_pool=_pool(address, password))  # its commands have no types
+        self._holds = round(lease_s * 1_000_000)
+        self._server: Any = Valkey(connection_pool=_pool(address, password, tls))  # its commands have no types
         self.open: Counter[tuple[str, str]] = Counter()
         self._held: dict[Holder, set[str]] = {}
         self._unsettled: deque[tuple[Lease, int]] = deque(maxlen=UNSETTLED_AT_MOST)
@@ -100,29 +106,39 @@ class ValkeyLedger:
         """Let a request in, or not: one question."""
         lease_id = uuid4().hex
         verdict, wait, counted, reset = await self._enter(holder, limit, lease_id)
-        requests = Quota(limit.requests_per_minute, max(0, limit.requests_per_minute - counted), reset)
+        left = max(0, limit.requests_per_minute - counted)
         if verdict:
-            return Refused(_REFUSALS[verdict], wait, requests)
+            return Refused(_REFUSALS[verdict], wait, Quota(limit.requests_per_minute, left, reset))
         self._held.setdefault(holder, set()).add(lease_id)
         self.open[holder[:2]] += 1
-        return Lease(holder, limit, requests, lease_id)
+        return Lease(holder, limit, left, lease_id)
 
-    async def reserve(self, lease: Lease, tokens: int) -> Refused | None:
-        """Count the most that a call can use: one question."""
+    async def reserve(self, lease: Lease, tokens: int, model: Share | None = None) -> Refused | None:
+        """Count the most that a call can use: one question, whether its model is limited or not."""
         limit = lease.limit
         per_minute, per_day = limit.tokens_per_minute, limit.tokens_per_day
-        numbers = (tokens, _NO_LIMIT if per_minute is None else per_minute, _NO_LIMIT if per_day is None else per_day)
-        _, _, sums, calls = _keys(lease.holder)
-        refused, wait, used, reset, spent, day, into_day = await self._ask(
-            self._scripts.reserve, (sums, calls), (lease.id, *numbers)
+        keys: tuple[str, ...] = _keys(lease.holder)[2:]
+        numbers: tuple[int, ...] = (tokens, *_tokens(limit))
+        if model is not None:
+            holder, shared = model
+            keys += _keys(holder)
+            numbers += (shared.requests_per_minute, shared.concurrent_requests, *_tokens(shared), self._holds)
+        verdict, wait, used, reset, spent, day, into_day = await self._ask(
+            self._scripts.reserve, keys, (lease.id, *numbers)
         )
-        if per_minute is not None:
-            lease.minute = Quota(per_minute, max(0, per_minute - used), reset)
-        if per_day is not None:
-            lease.day = Quota(per_day, max(0, per_day - spent), DAY_US - into_day)
-        if refused:
-            return Refused(Reason.OVER_TOKENS, wait, lease.requests, lease.minute, lease.day)
+        minute = None if per_minute is None else Quota(per_minute, max(0, per_minute - used), reset)
+        today = None if per_day is None else Quota(per_day, max(0, per_day - spent), DAY_US - into_day)
+        if verdict:
+            reason = _REFUSALS[verdict % _OF_MODEL]
+            return Refused(reason, wait, lease.requests, minute, today, shared=verdict > _OF_MODEL)
         lease.reserved, lease.on_day = tokens, day
+        if minute is not None:
+            lease.minute_left = minute.left
+        if today is not None:
+            lease.day_left, lease.day_reset_us = today.left, today.reset_us
+        if model is not None:
+            lease.shared = Lease(*model, 0, lease.id)
+            self._held.setdefault(model[0], set()).add(lease.id)
         return None
 
     async def settle(self, lease: Lease, tokens: int) -> None:
@@ -131,11 +147,12 @@ class ValkeyLedger:
             return
         lease.settled = True
         self.open[lease.holder[:2]] -= 1
-        held = self._held.get(lease.holder)
-        if held is not None:
-            held.discard(lease.id)
-            if not held:
-                del self._held[lease.holder]
+        for one in (lease, lease.shared):
+            held = self._held.get(one.holder) if one is not None else None
+            if held is not None and one is not None:
+                held.discard(lease.id)
+                if not held:
+                    del self._held[one.holder]
         try:
             await self._settle(lease, tokens)
         except (Unavailable, asyncio.CancelledError) as error:
@@ -159,10 +176,9 @@ class ValkeyLedger:
             while self._unsettled:
                 await self._settle(*self._unsettled[0])
                 self._unsettled.popleft()
-            holds = round(self._lease_s * 1_000_000)
             for holder, held in list(self._held.items()):
                 _, leases, _, _ = _keys(holder)
-                await self._ask(self._scripts.renew, (leases,), (holds, *held))
+                await self._ask(self._scripts.renew, (leases,), (self._holds, *held))
 
     async def _keep(self) -> None:
         while True:
@@ -171,12 +187,14 @@ class ValkeyLedger:
 
     async def _enter(self, holder: Holder, limit: Limit, lease_id: str) -> list[int]:
         requests, leases, _, _ = _keys(holder)
-        arguments = (limit.requests_per_minute, limit.concurrent_requests, lease_id, round(self._lease_s * 1_000_000))
+        arguments = (limit.requests_per_minute, limit.concurrent_requests, lease_id, self._holds)
         return await self._ask(self._scripts.enter, (requests, leases), arguments)
 
     async def _settle(self, lease: Lease, tokens: int) -> None:
-        _, leases, sums, _ = _keys(lease.holder)
-        await self._ask(self._scripts.settle, (leases, sums), (lease.id, tokens, lease.reserved, lease.on_day))
+        keys: tuple[str, ...] = _keys(lease.holder)[1:3]
+        if lease.shared is not None:
+            keys += _keys(lease.shared.holder)[1:3]
+        await self._ask(self._scripts.settle, keys, (lease.id, tokens, lease.reserved, lease.on_day))
 
     async def _ask(self, script: Script, keys: tuple[str, ...], arguments: tuple[int | str, ...]) -> list[int]:
         """Run a script; its text is sent only to a server that has not seen it. Raises ``Unavailable``."""
@@ -208,12 +226,36 @@ class ValkeyLedger:
 
 @lru_cache(maxsize=4096)
 def _keys(holder: Holder) -> tuple[str, str, str, str]:
-    """Name the keys of a holder: requests, leases, sums and calls, all within one slot of a cluster."""
-    tag = sha256(json.dumps(holder).encode()).hexdigest()[:32]
-    return f"vgw:{{{tag}}}:requests", f"vgw:{{{tag}}}:leases", f"vgw:{{{tag}}}:sums", f"vgw:{{{tag}}}:calls"
+    """Name the keys of a holder: requests, leases, sums and calls, those of a plane within one slot of a cluster."""
+    tag, digest = _digest(holder.plane)[:16], _digest(json.dumps(holder))
+    return (
+        f"vgw:{{{tag}}}:{digest}:requests",
+        f"vgw:{{{tag}}}:{digest}:leases",
+        f"vgw:{{{tag}}}:{digest}:sums",
+        f"vgw:{{{tag}}}:{digest}:calls",
+    )
 
 
-def _pool(address: LedgerAddress, password: str | None) -> BlockingConnectionPool:
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:32]
+
+
+def _tokens(limit: Limit) -> tuple[int, int]:
+    """Give the most tokens of a minute and a day, as the script takes them."""
+    per_minute, per_day = limit.tokens_per_minute, limit.tokens_per_day
+    return _NO_LIMIT if per_minute is None else per_minute, _NO_LIMIT if per_day is None else per_day
+
+
+class _Trusting(SSLConnection):
+    """A connection that believes whom it is told to; the library would believe the system's authorities besides."""
+
+    def __init__(self, tls: SSLContext | None = None, **rest: Any) -> None:  # noqa: ANN401  (the library's own)
+        super().__init__(**rest)
+        if tls is not None:
+            self.ssl_context.context = tls
+
+
+def _pool(address: LedgerAddress, password: str | None, tls: SSLContext | None) -> BlockingConnectionPool:
     """Make the pool; a certificate must be good and for this very host, which the library leaves out by default."""
     where = address.where
     shared: dict[str, Any] = {
@@ -228,6 +270,6 @@ def _pool(address: LedgerAddress, password: str | None) -> BlockingConnectionPoo
         return BlockingConnectionPool(connection_class=UnixDomainSocketConnection, path=where.path, **shared)
     if address.tls:
         return BlockingConnectionPool(
-            connection_class=SSLConnection, host=where.host, port=where.port, ssl_check_hostname=True, **shared
+            connection_class=_Trusting, host=where.host, port=where.port, ssl_check_hostname=True, tls=tls, **shared
         )
     return BlockingConnectionPool(connection_class=Connection, host=where.host, port=where.port, **shared)

@@ -7,76 +7,97 @@ who asks too often still gets the whole limit. It keeps numbers and asks nobody.
 
 from __future__ import annotations
 
+from collections import deque
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from gateway.limits.ledger import SECOND_US, Holder, Lease, Quota, Refused
-from gateway.limits.window import Window
+from gateway.limits.window import MINUTE_NS, Window
 from gateway.reasons import Reason
 
 if TYPE_CHECKING:
     from gateway.limits.limit import Limit
 
 DAY_US = 86_400 * SECOND_US
+_NS = 1000  # in a microsecond
+_DAY_NS = DAY_US * _NS
 
 
 class Tally:
-    """The numbers of one holder. ``now`` is in microseconds and never goes back; ``unix`` is Unix time in them.
+    """The numbers of one holder. ``now`` is in nanoseconds and never goes back; ``unix`` is Unix time in them.
 
     Limits come with each call, so that a reloaded policy holds at once and nothing counted is forgotten.
     """
 
-    __slots__ = ("_day", "_requests", "_spent", "_tokens", "open")
+    __slots__ = ("_day", "_leaving", "_midnight", "_spent", "_tokens", "open")
 
     def __init__(self) -> None:
-        self._requests = Window()
+        self._leaving: deque[int] = deque()  # of each request of the last minute, when it leaves it
         self._tokens = Window()
-        self._day = 0
+        self._midnight = 0  # of the day in which ``_spent`` was spent, when it ends
         self._spent = 0
         self.open = 0
 
     def count(self, limit: Limit, now: int) -> None:
         """Count a request that is refused for another reason; in a full minute, it makes no difference."""
-        if not self._requests.wait_us(1, limit.requests_per_minute, now):
-            self._requests.add(1, now)
+        if self._counted(now) < limit.requests_per_minute:
+            self._leaving.append(now + MINUTE_NS)
 
     def enter(self, holder: Holder, limit: Limit, now: int) -> Lease | Refused:
         """Count a request and give it a place."""
-        requests = self._requests
-        most = limit.requests_per_minute
-        wait = requests.wait_us(1, most, now)
-        if wait:
-            return Refused(Reason.OVER_RATE, wait, _left(requests, most, now))
-        requests.add(1, now)
+        leaving = self._leaving
+        while leaving and leaving[0] <= now:
+            leaving.popleft()
+        left = limit.requests_per_minute - len(leaving)
+        if left <= 0:
+            return Refused(Reason.OVER_RATE, self._wait_us(limit, now), self._requests(limit, now))
+        leaving.append(now + MINUTE_NS)
         if self.open >= limit.concurrent_requests:
-            wait = max(SECOND_US, requests.wait_us(1, most, now))
-            return Refused(Reason.OVER_CONCURRENCY, wait, _left(requests, most, now))
+            wait = max(SECOND_US, self._wait_us(limit, now))
+            return Refused(Reason.OVER_CONCURRENCY, wait, self._requests(limit, now))
         self.open += 1
-        return Lease(holder, limit, _left(requests, most, now))
+        return Lease(holder, limit, left - 1)
 
     def reserve(self, lease: Lease, amount: int, now: int, unix: int) -> Refused | None:
         """Count the most that a call can use, in the minute and on the day in which it begins."""
-        limit = lease.limit
-        day, into_day = divmod(unix, DAY_US)
-        if day != self._day:
-            self._day = day
+        limit, tokens, midnight = lease.limit, self._tokens, self._midnight
+        per_minute, per_day = limit.tokens_per_minute, limit.tokens_per_day
+        if not midnight - _DAY_NS <= unix < midnight:
+            self._midnight = midnight = (unix // _DAY_NS + 1) * _DAY_NS
             self._spent = 0
-        wait = 0
-        if limit.tokens_per_minute is not None:
-            wait = self._tokens.wait_us(amount, limit.tokens_per_minute, now)
-        per_day = limit.tokens_per_day
-        if per_day is not None and self._spent + min(amount, per_day) > per_day:
-            wait = max(wait, DAY_US - into_day)
-        if not wait:
-            lease.reserved = amount
-            lease.on_day = day
-            self._spent += amount
-            if limit.tokens_per_minute is not None:
-                lease.entry = self._tokens.add(amount, now)
-        if limit.tokens_per_minute is not None:
-            lease.minute = _left(self._tokens, limit.tokens_per_minute, now)
-        if limit.tokens_per_day is not None:
-            lease.day = Quota(limit.tokens_per_day, max(0, limit.tokens_per_day - self._spent), DAY_US - into_day)
-        return Refused(Reason.OVER_TOKENS, wait, lease.requests, lease.minute, lease.day) if wait else None
+        spent = self._spent
+        if amount and (
+            (per_minute is not None and not tokens.fits(amount, per_minute, now))
+            or (per_day is not None and spent and spent + amount > per_day)
+        ):
+            return self._over_tokens(limit, lease.requests, amount, now, unix)
+        self._spent = spent = spent + amount
+        lease.reserved = amount
+        lease.on_day = midnight
+        if per_minute is not None:
+            lease.entry = tokens.add(amount, now)
+            left = per_minute - tokens.used
+            lease.minute_left = left if left > 0 else 0  # noqa: FURB136  (a call costs more)
+        if per_day is not None:
+            lease.day_left = max(0, per_day - spent)
+            lease.day_reset_us = (midnight - unix) // _NS
+        return None
+
+    def refusal(self, limit: Limit, amount: int, now: int, unix: int) -> Refused | None:
+        """Say why a call has no room here, if it has none; of several limits, the longest wait. Nothing is counted."""
+        requests = self._requests(limit, now)
+        rate = self._wait_us(limit, now)
+        refusals = [Refused(Reason.OVER_RATE, rate, requests)] if rate else []
+        if self.open >= limit.concurrent_requests:
+            refusals.append(Refused(Reason.OVER_CONCURRENCY, SECOND_US, requests))
+        if amount and (over := self._over_tokens(limit, requests, amount, now, unix)).wait_us:
+            refusals.append(over)
+        return max(refusals, key=attrgetter("wait_us"), default=None)
+
+    def over_tokens(self, lease: Lease, amount: int, now: int, unix: int) -> Refused | None:
+        """Say why ``reserve`` would refuse, if it would. Nothing is counted."""
+        over = self._over_tokens(lease.limit, lease.requests, amount, now, unix)
+        return over if amount and over.wait_us else None
 
     def settle(self, lease: Lease, amount: int) -> None:
         """Free the place and count what was used, where the reservation was counted; later minutes owe nothing."""
@@ -86,20 +107,44 @@ class Tally:
         self.open -= 1
         if lease.entry is not None:
             self._tokens.correct(lease.entry, amount)
-        if lease.on_day == self._day:
+        if lease.on_day == self._midnight:
             self._spent += amount - lease.reserved
 
     def idle(self, now: int, unix: int) -> bool:
         """Tell whether nothing that is remembered makes a difference any more."""
         return not (
-            self.open
-            or self._requests.reset_us(now)
-            or self._tokens.reset_us(now)
-            or (self._spent and self._day == unix // DAY_US)
+            self.open or self._counted(now) or self._tokens.reset(now) or (self._spent and unix < self._midnight)
         )
 
+    def _counted(self, now: int) -> int:
+        leaving = self._leaving
+        while leaving and leaving[0] <= now:
+            leaving.popleft()
+        return len(leaving)
 
-def _left(window: Window, limit: int, now: int) -> Quota:
-    left = limit - window.used
-    values = (limit, left if left > 0 else 0, window.reset_us(now))  # noqa: FURB136  (a call costs more)
-    return tuple.__new__(Quota, values)  # a third of the price of a call with names
+    def _wait_us(self, limit: Limit, now: int) -> int:
+        """Give the time until one more request fits."""
+        over = self._counted(now) - limit.requests_per_minute
+        return _us(self._leaving[over] - now) if over >= 0 else 0
+
+    def _requests(self, limit: Limit, now: int) -> Quota:
+        most, counted = limit.requests_per_minute, self._counted(now)
+        return Quota(most, max(0, most - counted), _us(self._leaving[-1] - now) if counted else 0)
+
+    def _over_tokens(self, limit: Limit, requests: Quota, amount: int, now: int, unix: int) -> Refused:
+        wait, minute, day = 0, None, None
+        if limit.tokens_per_minute is not None:
+            wait = _us(self._tokens.wait(amount, limit.tokens_per_minute, now))
+            left = max(0, limit.tokens_per_minute - self._tokens.used)
+            minute = Quota(limit.tokens_per_minute, left, _us(self._tokens.reset(now)))
+        if limit.tokens_per_day is not None:
+            spent = self._spent if unix < self._midnight else 0
+            rest = _us(_DAY_NS - unix % _DAY_NS)
+            if spent and spent + amount > limit.tokens_per_day:
+                wait = max(wait, rest)
+            day = Quota(limit.tokens_per_day, max(0, limit.tokens_per_day - spent), rest)
+        return Refused(Reason.OVER_TOKENS, wait, requests, minute, day)
+
+
+def _us(ns: int) -> int:
+    return -(-ns // _NS)

@@ -1,24 +1,19 @@
 """What was used in the last minute, remembered exactly: a log in which each amount stays for its minute and no longer.
 
-Enters: amounts and the time, as whole microseconds that never go back. Leaves: what is used, and how long to wait until
-more fits. Whole numbers, so that a wait is true to the microsecond. It knows neither what is counted nor for whom.
+Enters: amounts and the time, as whole nanoseconds that never go back. Leaves: what is used, and how long to wait until
+more fits. Whole numbers, so that a wait is true. It knows neither what is counted nor for whom.
 """
 
 from __future__ import annotations
 
 from collections import deque
 
-MINUTE_US = 60_000_000
+MINUTE_NS = 60_000_000_000
 
+Entry = list[int]
+"""An amount in a window and when it leaves; 0 once it has left. A list: nothing else is made as cheaply."""
 
-class Entry:
-    """One amount in a window, and when it leaves; 0 once it has left."""
-
-    __slots__ = ("amount", "leaves")
-
-    def __init__(self, amount: int, leaves: int) -> None:
-        self.amount = amount
-        self.leaves = leaves
+_AMOUNT, _LEAVES = 0, 1
 
 
 class Window:
@@ -30,41 +25,45 @@ class Window:
         self._entries: deque[Entry] = deque()
         self.used = 0
 
-    def wait_us(self, amount: int, limit: int, now: int) -> int:
-        """Give the time until an amount fits below a limit, 0 if it does now; one above the limit fits when all left.
+    def fits(self, amount: int, limit: int, now: int) -> bool:
+        """Tell whether an amount fits below a limit; one above the limit fits when all left.
 
         Otherwise a call that may produce more than a minute allows could never be made.
         """
         entries = self._entries
-        while entries and entries[0].leaves <= now:
+        while entries and entries[0][_LEAVES] <= now:
             left = entries.popleft()
-            left.leaves = 0
-            self.used -= left.amount
-        over = self.used + (amount if amount < limit else limit) - limit  # noqa: FURB136  (calls cost more)
-        if over <= 0:
+            left[_LEAVES] = 0
+            self.used -= left[_AMOUNT]
+        used = self.used
+        return not used or used + amount <= limit
+
+    def wait(self, amount: int, limit: int, now: int) -> int:
+        """Give the time until an amount fits, 0 if it does now."""
+        if self.fits(amount, limit, now):
             return 0
+        over = self.used + min(amount, limit) - limit
         wait = 0
-        for entry in entries:
+        for size, leaves in self._entries:
             if over <= 0:
                 break
-            over -= entry.amount
-            wait = entry.leaves - now
+            over -= size
+            wait = leaves - now
         return wait
 
     def add(self, amount: int, now: int) -> Entry:
         """Count an amount; whether it fits is the caller's to ask."""
-        entry = Entry(amount, now + MINUTE_US)
+        entry = [amount, now + MINUTE_NS]
         self._entries.append(entry)
         self.used += amount
         return entry
 
     def correct(self, entry: Entry, amount: int) -> None:
         """Count another amount in place of what was counted, if that has not left."""
-        if entry.leaves:
-            self.used += amount - entry.amount
-            entry.amount = amount
+        if entry[_LEAVES]:
+            self.used += amount - entry[_AMOUNT]
+            entry[_AMOUNT] = amount
 
-    def reset_us(self, now: int) -> int:
+    def reset(self, now: int) -> int:
         """Give the time until all have left, if nothing more comes."""
-        left = self._entries[-1].leaves - now if self._entries else 0
-        return left if left > 0 else 0  # noqa: FURB136  (as above)
+        return max(0, self._entries[-1][_LEAVES] - now) if self._entries else 0

@@ -46,7 +46,9 @@ def limits(document: Document, complaints: Complaints) -> dict[str, Limit]:
             keys.priority or NORMAL,
         )
         holders = [client for client in document.clients.values() if client.limits == name]
-        asked = {endpoint for client in holders for endpoint in client.may} if holders else set(document.endpoints)
+        shared = any(model.limits == name for model in (document.models or {}).values())
+        mine = {endpoint for client in holders for endpoint in client.may}
+        asked = mine if holders and not shared else set(document.endpoints)
         counted = any(
             FACTS[document.endpoints[endpoint].dialect].counts_tokens for endpoint in asked & document.endpoints.keys()
         )

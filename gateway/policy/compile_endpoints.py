@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gateway.dialects.registry import FACTS
+from gateway.limits.limit import NORMAL
 from gateway.policy import compile_narrowing
 from gateway.policy.document_endpoints import CONTROL
 from gateway.policy.model import Deadlines, Endpoint, Model
@@ -17,9 +18,10 @@ from gateway.policy.units import seconds, size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from gateway.limits.limit import Limit
     from gateway.policy.complaints import Complaints
     from gateway.policy.document import Document
-    from gateway.policy.document_endpoints import DeadlineKeys, EndpointKeys
+    from gateway.policy.document_endpoints import DeadlineKeys, EndpointKeys, ModelKeys
     from gateway.policy.model import ParameterRules
     from gateway.policy.source import Path
 
@@ -29,7 +31,9 @@ WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 _CHANGES_STATE: Final = frozenset({"engine-sleep", "engine-wake"})
 
 
-def models(document: Document, rules: Mapping[str, ParameterRules], complaints: Complaints) -> dict[str, Model]:
+def models(
+    document: Document, rules: Mapping[str, ParameterRules], sets: Mapping[str, Limit], complaints: Complaints
+) -> dict[str, Model]:
     """Resolve the aliases."""
     resolved: dict[str, Model] = {}
     spelled: dict[str, str] = {}
@@ -52,8 +56,21 @@ def models(document: Document, rules: Mapping[str, ParameterRules], complaints: 
             keys.thinking_switch or "enable_thinking",
             keys.most_tokens,
             compile_narrowing.of_model(alias, keys, document, rules, complaints),
+            _limit((*path, "limits"), keys, sets, complaints),
         )
     return resolved
+
+
+def _limit(path: Path, keys: ModelKeys, sets: Mapping[str, Limit], complaints: Complaints) -> Limit | None:
+    """Resolve the set of limits of a model; who goes first is a matter of clients."""
+    if keys.limits is None or not complaints.knows(path, keys.limits, sets, "set of limits"):
+        return None
+    limit = sets[keys.limits]
+    if limit.priority != NORMAL:
+        complaints.add(
+            path, f"`limits.{limit.name}` says a priority, which only clients have: give the model its own set"
+        )
+    return limit
 
 
 def endpoints(

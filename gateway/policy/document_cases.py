@@ -128,6 +128,7 @@ class PermitKeys(Closed):
         Field(description="Exactly the models that the answer lists."),
     ] = None
     limits: CountedKeys | None = None
+    model_limits: CountedKeys | None = None
     each: Annotated[
         Literal["client", "subject"] | None,
         Field(description="Whether limits are counted for the client or for each person."),

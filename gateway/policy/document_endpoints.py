@@ -137,3 +137,7 @@ class ModelKeys(Closed):
         dict[FieldName, CapKeys] | None,
         Field(min_length=1, description="Caps below those of the endpoints, for calls of this model."),
     ] = None
+    limits: Annotated[
+        Name | None,
+        Field(description="Name of a set of limits that all clients of this plane share for calls of this model."),
+    ] = None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Model:
     """An alias: the engine that serves it and the name there. Without ``most_tokens`` it generates no text.
 
-    ``caps``: hold besides those of the endpoint.
+    ``caps``: hold besides those of the endpoint. ``limit``: what all clients together may use of it.
     """
 
     alias: str
@@ -35,6 +35,7 @@ class Model:
     thinking_switch: str = "enable_thinking"
     most_tokens: int | None = None
     caps: tuple[tuple[str, Cap], ...] = ()
+    limit: Limit | None = None
 
 
 @dataclass(frozen=True, slots=True)

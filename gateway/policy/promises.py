@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.limits.limit import NORMAL
-from gateway.policy.decision import Deny
+from gateway.policy.decision import Deny, Permit
 from gateway.policy.units import seconds
 
 if TYPE_CHECKING:
@@ -59,6 +59,10 @@ def _permitted(promised: PermitKeys, outcome: Outcome) -> Iterator[Difference]:
         yield f"models: {_shown(promised.models)}", f"models: {_shown(outcome.models)}"
     if outcome.grant is not None:
         yield from _counted(promised, outcome.grant.client)
+        if promised.model_limits is not None:
+            model = outcome.verdict.model if isinstance(outcome.verdict, Permit) else None
+            limit = model.limit if model is not None else None
+            yield from _exactly("model_limits", _limits(promised.model_limits), _limits(limit) if limit else {})
         yield from _timed(promised.deadlines, outcome.grant.endpoint)
 
 

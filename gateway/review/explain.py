@@ -180,6 +180,9 @@ def _permitting(outcome: Outcome, permit: Permit) -> list[Path]:
         paths.append(("models", permit.model.alias))
     if permit.model is not None and permit.model.caps:
         paths.append(("models", permit.model.alias, "caps"))
+    if permit.model is not None and permit.model.limit is not None:
+        paths.append(("models", permit.model.alias, "limits"))
+        paths.append(("limits", permit.model.limit.name))
     return paths
 
 

@@ -26,6 +26,9 @@ async def metrics(engine: EngineState, _: Request) -> Response:
 
 
 def _lines(engine: EngineState) -> Iterator[str]:
+    yield "# HELP process_start_time_seconds Start time of the process since unix epoch in seconds."
+    yield "# TYPE process_start_time_seconds gauge"
+    yield f"process_start_time_seconds {engine.started}"
     labels = f'engine="0",model_name="{engine.models[0]}"'
     moving = len(engine.running)
     yield from _series("num_requests_running", "gauge", {labels: moving if engine.scheduling else 0})

@@ -7,6 +7,7 @@ them, and the numbers that ``/metrics`` shows. It knows nothing of HTTP.
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import TYPE_CHECKING
@@ -38,7 +39,7 @@ class EngineState:
     """One engine. ``latency_s`` passes before each token; an answer that is not cut short has ``tokens`` of them.
 
     ``heeds_switch``: the chat template knows ``enable_thinking``. ``blind_parser``: the reasoning parser takes a whole
-    answer for thought, whatever the template was told.
+    answer for thought, whatever the template was told. ``started``: seconds of the Unix epoch.
     """
 
     models: tuple[str, ...] = ("local",)
@@ -57,6 +58,7 @@ class EngineState:
     finished: dict[str, int] = field(default_factory=lambda: {"stop": 0, "length": 0, "abort": 0})
     prompt_tokens: int = 0
     generation_tokens: int = 0
+    started: float = field(default_factory=time.time)
 
     @property
     def scheduling(self) -> bool:

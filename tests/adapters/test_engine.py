@@ -82,6 +82,16 @@ def test_where_every_replica_refuses_our_key_that_is_the_answer() -> None:
     assert (unavailable.value.reason, unavailable.value.status) == (Reason.ENGINE_REFUSED_GATEWAY, None)
 
 
+def test_where_every_replica_sleeps_that_is_the_answer() -> None:
+    engine = engine_of(2, now=100.0, ready=False)
+    for replica in engine.replicas:
+        replica.circuit.fail_trial("engine-asleep", 100.0)
+    with pytest.raises(Unavailable) as unavailable:
+        engine.choose(None, "m")
+    told = unavailable.value
+    assert (told.reason, told.status, told.retry_after) == (Reason.ENGINE_ASLEEP, None, 1)
+
+
 def test_all_tried_is_said_so() -> None:
     engine = engine_of(1)
     with pytest.raises(Unavailable, match="all were tried"):

@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog
 
+from gateway.adapters.engine_pool import trust
 from gateway.adapters.ledger_scripts import Scripts
 from gateway.adapters.ledger_valkey import ValkeyLedger
 from gateway.addresses import LedgerAddress, Tcp, Unix
 from gateway.limits.ledger import Holder, Lease, Refused
 from gateway.limits.limit import Limit
 from gateway.reasons import Reason, Unavailable
+from tests.simulators.certificates import Authority
 from tests.simulators.resp_server import HANG, RespServer, numbers, resp_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
 ACME = Holder("partner", "acme", "ann@example.com")
 LIMIT = Limit("small", 60, 4, 1000, 5000)
@@ -93,7 +96,7 @@ async def test_a_refusal_is_told_with_its_wait(
 
 
 async def test_tokens_that_are_not_limited_are_told_so(server: RespServer, ledger: ValkeyLedger) -> None:
-    server.answers = [IN, numbers(1, 7_000_000, 0, 0, 0, 20_000, 5)]
+    server.answers = [IN, numbers(3, 7_000_000, 0, 0, 0, 20_000, 5)]
     lease = await ledger.enter(ACME, Limit("none", 60, 4))
     assert isinstance(lease, Lease)
     refusal = await ledger.reserve(lease, 10)
@@ -193,6 +196,62 @@ async def test_a_certificate_must_be_good_and_for_the_host_that_was_named() -> N
     assert context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert (connection.db, connection.username) == (3, "gateway")
+
+
+def settled_keys(entered: list[bytes]) -> list[bytes]:
+    """Give the keys of leases and sums of whoever entered with this command."""
+    return [entered[4], entered[4].replace(b"leases", b"sums")]
+
+
+async def test_a_model_is_asked_about_in_the_same_question_and_its_place_is_renewed_and_given_back(
+    server: RespServer, ledger: ValkeyLedger
+) -> None:
+    server.answers = [IN, numbers(0, 0, 110, 60_000_000, 110, 20_000, 5), numbers(0)]
+    model = (Holder.of_model("partner", "big"), Limit("big", 7, 3, 100))
+    lease = await let_in(ledger)
+    assert await ledger.reserve(lease, 110, model) is None
+    asked = server.asked[1]
+    assert asked[2] == b"6"
+    assert len({key[key.index(b"{") : key.index(b"}")] for key in asked[3:9]}) == 1
+    assert asked[10:] == [b"110", b"1000", b"5000", b"7", b"3", b"100", b"-1", b"30000000"]
+    await ledger.keep()
+    assert [command[4:] for command in server.asked[2:]] == [[b"30000000", lease.id.encode()]] * 2
+    await ledger.settle(lease, 42)
+    assert server.asked[4][2] == b"4"
+    assert server.asked[4][3:7] == [*settled_keys(server.asked[0]), *asked[6:8]]
+    await ledger.keep()
+    assert len(server.asked) == 5, "nothing is held any more"
+    assert ledger.open == {("partner", "acme"): 0}
+
+
+@pytest.mark.parametrize(
+    "verdict,reason", [(11, Reason.OVER_RATE), (12, Reason.OVER_CONCURRENCY), (13, Reason.OVER_TOKENS)]
+)
+async def test_a_refusal_of_a_model_is_told_apart_from_the_clients_own(
+    server: RespServer, ledger: ValkeyLedger, verdict: int, reason: Reason
+) -> None:
+    server.answers = [IN, numbers(verdict, 1_500_000, 0, 0, 0, 20_000, 5)]
+    lease = await let_in(ledger)
+    refusal = await ledger.reserve(lease, 10, (Holder.of_model("partner", "big"), LIMIT))
+    assert refusal is not None
+    assert (refusal.reason, refusal.retry_after, refusal.shared) == (reason, 2, True)
+    assert lease.shared is None
+
+
+async def test_with_a_file_of_authorities_those_are_believed_and_nobody_else_is(tmp_path: Path) -> None:
+    ours, other = Authority(tmp_path, "ours"), Authority(tmp_path, "other")
+    pair = ours.server()
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(pair.cert, pair.key)
+    async with resp_server(tls) as server:
+        server.answers = [IN]
+        believing, doubting = (ValkeyLedger(server.address, tls=trust(one.ca)) for one in (ours, other))
+        await let_in(believing)
+        with pytest.raises(Unavailable):
+            await doubting.enter(ACME, LIMIT)
+        assert len(server.asked) == 1
+        await believing.close()
+        await doubting.close()
 
 
 async def test_a_question_whether_it_is_there_says_what_is_wrong(server: RespServer, ledger: ValkeyLedger) -> None:

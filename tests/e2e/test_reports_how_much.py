@@ -296,3 +296,14 @@ def test_limits_009_names_do_not_run_into_each_other(counted: Counted) -> None:
     refused(one.ask(), "over-rate")
     assert other.ask().status == 200
     assert counted.person("few", "a|b ").ask().status == 200
+
+
+def test_a_model_is_limited_for_all_its_callers_together_and_other_models_are_not(counted: Counted) -> None:
+    first, second = counted.person("double"), counted.person("triple")
+    assert [person.ask(model="s").status for person in (first, second, first)] == [200, 200, 200]
+    answer = second.ask(model="s")
+    assert 50 < refused(answer, "over-rate") <= 60
+    assert "the limit of the model `s` for all its callers is 3 in any minute" in answer.json["error"]["message"]
+    assert answer.value("x-ratelimit-remaining-requests") == "99998"
+    assert second.ask(model="m").status == 200
+    assert counted.site.record(answer)["model"] == "s"

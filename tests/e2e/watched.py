@@ -1,7 +1,8 @@
 """The gateway's command, in a process that tells on SIGUSR1 what is alive in it.
 
 Enters: the command's arguments. Leaves: on each signal one line of JSON in the file that ``WATCHED_FILE`` names: how
-many tasks are pending and how many objects of each kind that belongs to a connection or a request there are.
+many tasks are pending and how many objects of each kind that belongs to a connection or a request there are. What is
+kept to watch over engines is not counted.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from gateway.adapters.downstream import Downstream
 from gateway.adapters.edge import EdgeProtocol
 from gateway.adapters.engine_pool import EngineConnection
+from gateway.adapters.persistent_connection import PersistentConnection
 from gateway.adapters.relay import Exchange
 from gateway.audit import AuditRecord
 from gateway.cli import main
@@ -30,11 +32,15 @@ def tell(*_: object) -> None:
     gc.collect()
     objects = gc.get_objects()
     alive = Counter({kind.__name__: 0 for kind in KINDS})
-    alive.update(type(one).__name__ for one in objects if isinstance(one, KINDS))
+    alive.update(type(one).__name__ for one in objects if isinstance(one, KINDS) and not _watches(one))
     alive["tasks"] = sum(isinstance(one, asyncio.Task) and not one.done() for one in objects)
     del objects
     with Path(os.environ["WATCHED_FILE"]).open("a", encoding="ascii") as told:
         told.write(json.dumps(alive) + "\n")
+
+
+def _watches(one: object) -> bool:
+    return isinstance(one, EngineConnection) and isinstance(one.receiver, PersistentConnection)
 
 
 if __name__ == "__main__":

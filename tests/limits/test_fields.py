@@ -31,14 +31,41 @@ def test_times_are_written_as_openai_writes_them_and_rounded_up(us: int, text: b
     assert duration(us) == text
 
 
+def lease(limit: Limit, minute: int | None = None, day: int | None = None) -> Lease:
+    lease = Lease(Holder("p", "c"), limit, 59)
+    lease.minute_left, lease.day_left, lease.day_reset_us = minute, day, 3600 * SECOND
+    return lease
+
+
+def lines(block: bytes) -> list[bytes]:
+    return block.splitlines()
+
+
 def test_a_limit_of_requests_alone_has_the_triple_and_the_two_fields_of_the_draft() -> None:
-    assert LimitFields(Limit("small", 60, 4)).lines(Lease(Holder("p", "c"), LIMIT, REQUESTS)) == [
-        b"x-ratelimit-limit-requests: 60\r\n",
-        b"x-ratelimit-remaining-requests: 59\r\n",
-        b"x-ratelimit-reset-requests: 1m0s\r\n",
-        b'ratelimit-policy: "requests";q=60;w=60\r\n',
-        b'ratelimit: "requests";r=59;t=60\r\n',
+    limit = Limit("small", 60, 4)
+    assert lines(LimitFields(limit).of_lease(lease(limit))) == [
+        b"x-ratelimit-limit-requests: 60",
+        b'ratelimit-policy: "requests";q=60;w=60',
+        b"x-ratelimit-remaining-requests: 59",
+        b"x-ratelimit-reset-requests: 1m0s",
+        b'ratelimit: "requests";r=59;t=60',
     ]
+
+
+@pytest.mark.parametrize("limit,minute,day", [
+    (Limit("small", 60, 4), None, None),
+    (Limit("minute", 60, 4, 1000), 900, None),
+    (Limit("day", 60, 4, None, 5000), None, 12),
+    (Limit("both", 60, 4, 1000, 5000), 900, 12),
+    (Limit("both", 60, 4, 1000, 5000), 5, 12),
+])  # fmt: skip
+def test_whoever_was_let_in_is_told_what_he_would_be_told_if_he_was_not(
+    limit: Limit, minute: int | None, day: int | None
+) -> None:
+    """What is written beforehand for those who were let in is what is worked out for those who were not."""
+    held, fields = lease(limit, minute, day), LimitFields(limit)
+    refused = Refused(Reason.OVER_TOKENS, SECOND, held.requests, held.minute, held.day)
+    assert fields.of_lease(held) == fields.of_refusal(refused)
 
 
 MINUTE, DAY = Quota(1000, 900, 59 * SECOND), Quota(5000, 12, 3600 * SECOND)
@@ -56,14 +83,14 @@ MINUTE, DAY = Quota(1000, 900, 59 * SECOND), Quota(5000, 12, 3600 * SECOND)
 def test_of_two_limits_of_tokens_openais_triple_tells_the_scarcer_and_the_draft_tells_both(
     minute: Quota | None, day: Quota | None, told: tuple[int, int, bytes], left: bytes
 ) -> None:
-    lines = LimitFields(LIMIT).lines(Refused(Reason.OVER_TOKENS, SECOND, REQUESTS, minute, day))
-    assert lines[3] == (
+    told_lines = lines(LimitFields(LIMIT).of_refusal(Refused(Reason.OVER_TOKENS, SECOND, REQUESTS, minute, day)))
+    assert told_lines[1] == (
         b'ratelimit-policy: "requests";q=60;w=60, "tokens";q=1000;w=60;qu="tokens", '
-        b'"tokens-per-day";q=5000;w=86400;qu="tokens"\r\n'
+        b'"tokens-per-day";q=5000;w=86400;qu="tokens"'
     )
-    assert lines[4] == b'ratelimit: "requests";r=59;t=60' + left + b"\r\n"
-    assert lines[5:] == [
-        b"x-ratelimit-limit-tokens: %d\r\n" % told[0],
-        b"x-ratelimit-remaining-tokens: %d\r\n" % told[1],
-        b"x-ratelimit-reset-tokens: %b\r\n" % told[2],
+    assert told_lines[4] == b'ratelimit: "requests";r=59;t=60' + left
+    assert told_lines[5:] == [
+        b"x-ratelimit-limit-tokens: %d" % told[0],
+        b"x-ratelimit-remaining-tokens: %d" % told[1],
+        b"x-ratelimit-reset-tokens: %b" % told[2],
     ]

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.limits.ledger import Holder, Lease, Refused
+from gateway.limits.ledger import MINUTE_US, Holder, Lease, Refused
 from gateway.limits.limit import Limit
 from gateway.limits.tally import DAY_US, Tally
-from gateway.limits.window import MINUTE_US
 from gateway.reasons import Reason
 
 SECOND = 1_000_000
+NS = 1000
 HOLDER = Holder("partner", "acme")
 LIMIT = Limit("small", 3, 2)
 COUNTED = Limit("counted", 100, 50, tokens_per_minute=1000, tokens_per_day=2500)
@@ -20,13 +20,13 @@ NOON = 20_000 * DAY_US + DAY_US // 2
 
 
 def entered(tally: Tally, limit: Limit, now: int) -> Lease:
-    lease = tally.enter(HOLDER, limit, now)
+    lease = tally.enter(HOLDER, limit, now * NS)
     assert isinstance(lease, Lease)
     return lease
 
 
 def refused(tally: Tally, limit: Limit, now: int) -> Refused:
-    refusal = tally.enter(HOLDER, limit, now)
+    refusal = tally.enter(HOLDER, limit, now * NS)
     assert isinstance(refusal, Refused)
     return refusal
 
@@ -45,7 +45,7 @@ def test_who_asks_too_often_still_gets_the_whole_limit() -> None:
     tally = Tally()
     let_in = 0
     for tenth in range(6000):
-        verdict = tally.enter(HOLDER, LIMIT, tenth * SECOND // 10)
+        verdict = tally.enter(HOLDER, LIMIT, tenth * SECOND // 10 * NS)
         if isinstance(verdict, Lease):
             tally.settle(verdict, 0)
             let_in += 1
@@ -82,17 +82,17 @@ def test_a_request_that_is_refused_already_counts_while_there_is_room_to_count()
 def test_tokens_are_held_as_reserved_and_counted_as_used() -> None:
     tally = Tally()
     first, second = entered(tally, COUNTED, 0), entered(tally, COUNTED, 0)
-    assert tally.reserve(first, 900, 0, NOON) is None
+    assert tally.reserve(first, 900, 0, NOON * NS) is None
     assert first.minute == (1000, 100, MINUTE_US)
     assert first.day == (2500, 1600, DAY_US // 2)
-    refusal = tally.reserve(second, 200, SECOND, NOON + SECOND)
+    refusal = tally.reserve(second, 200, SECOND * NS, (NOON + SECOND) * NS)
     assert refusal is not None
     assert (refusal.reason, refusal.retry_after) == (Reason.OVER_TOKENS, 59)
     assert refusal.minute == (1000, 100, 59 * SECOND)
     tally.settle(second, 0)
     tally.settle(first, 30)
     third = entered(tally, COUNTED, SECOND)
-    assert tally.reserve(third, 970, SECOND, NOON + SECOND) is None
+    assert tally.reserve(third, 970, SECOND * NS, (NOON + SECOND) * NS) is None
     assert third.minute == (1000, 0, MINUTE_US)
     assert third.day == (2500, 1500, DAY_US // 2 - SECOND)
 
@@ -100,10 +100,10 @@ def test_tokens_are_held_as_reserved_and_counted_as_used() -> None:
 def test_a_call_that_may_produce_more_than_a_minute_allows_can_be_made_alone() -> None:
     tally = Tally()
     first, second = entered(tally, COUNTED, 0), entered(tally, COUNTED, 0)
-    assert tally.reserve(first, 2000, 0, NOON) is None
-    assert tally.reserve(second, 1, 0, NOON) is not None
+    assert tally.reserve(first, 2000, 0, NOON * NS) is None
+    assert tally.reserve(second, 1, 0, NOON * NS) is not None
     tally.settle(first, 10)
-    assert tally.reserve(second, 990, 0, NOON) is None
+    assert tally.reserve(second, 990, 0, NOON * NS) is None
 
 
 def test_the_day_ends_at_midnight_utc_and_begins_with_nothing_spent() -> None:
@@ -111,28 +111,62 @@ def test_the_day_ends_at_midnight_utc_and_begins_with_nothing_spent() -> None:
     limit = Limit("daily", 100, 50, tokens_per_day=100)
     first, second = entered(tally, limit, 0), entered(tally, limit, 0)
     evening = 20_001 * DAY_US - 90 * SECOND
-    assert tally.reserve(first, 100, 0, evening) is None
-    refusal = tally.reserve(second, 1, 0, evening)
+    assert tally.reserve(first, 100, 0, evening * NS) is None
+    refusal = tally.reserve(second, 1, 0, evening * NS)
     assert refusal is not None
     assert (refusal.retry_after, refusal.minute, refusal.day) == (90, None, (100, 0, 90 * SECOND))
-    assert tally.reserve(second, 60, 90 * SECOND, evening + 90 * SECOND) is None
+    assert tally.reserve(second, 60, 90 * SECOND * NS, (evening + 90 * SECOND) * NS) is None
     tally.settle(first, 40)
     third = entered(tally, limit, 90 * SECOND)
-    assert tally.reserve(third, 1, 90 * SECOND, evening + 90 * SECOND) is None
+    assert tally.reserve(third, 1, 90 * SECOND * NS, (evening + 90 * SECOND) * NS) is None
     assert third.day == (100, 39, DAY_US), "what was settled belongs to the day before"
 
 
 def test_a_tally_is_idle_when_nothing_of_it_makes_a_difference() -> None:
     tally = Tally()
-    assert tally.idle(0, NOON)
+    assert tally.idle(0, NOON * NS)
     lease = entered(tally, COUNTED, 0)
-    assert not tally.idle(10 * MINUTE_US, NOON), "open"
-    assert tally.reserve(lease, 100, 50 * SECOND, NOON) is None
+    assert not tally.idle(10 * MINUTE_US * NS, NOON * NS), "open"
+    assert tally.reserve(lease, 100, 50 * SECOND * NS, NOON * NS) is None
     tally.settle(lease, 100)
-    assert not tally.idle(30 * SECOND, NOON), "the minute of the request"
-    assert not tally.idle(100 * SECOND, NOON + DAY_US), "the minute of the tokens"
-    assert not tally.idle(10 * MINUTE_US, NOON), "the day"
-    assert tally.idle(10 * MINUTE_US, NOON + DAY_US)
+    assert not tally.idle(30 * SECOND * NS, NOON * NS), "the minute of the request"
+    assert not tally.idle(100 * SECOND * NS, (NOON + DAY_US) * NS), "the minute of the tokens"
+    assert not tally.idle(10 * MINUTE_US * NS, NOON * NS), "the day"
+    assert tally.idle(10 * MINUTE_US * NS, (NOON + DAY_US) * NS)
+
+
+def test_what_has_no_room_is_told_without_being_counted_and_of_several_limits_the_longest_wait() -> None:
+    tally = Tally()
+    limit = Limit("model", 2, 1, 100, 150)
+    assert tally.refusal(limit, 100, 0, NOON * NS) is None
+    first = entered(tally, limit, 0)
+    assert tally.reserve(first, 60, 0, NOON * NS) is None
+    refusal = tally.refusal(limit, 0, SECOND * NS, NOON * NS)
+    assert refusal is not None
+    assert (refusal.reason, refusal.wait_us) == (Reason.OVER_CONCURRENCY, SECOND)
+    refusal = tally.refusal(limit, 41, SECOND * NS, NOON * NS)
+    assert refusal is not None
+    assert (refusal.reason, refusal.wait_us) == (Reason.OVER_TOKENS, 59 * SECOND)
+    refusal = tally.refusal(limit, 100, SECOND * NS, NOON * NS)
+    assert refusal is not None
+    assert (refusal.reason, refusal.wait_us) == (Reason.OVER_TOKENS, DAY_US // 2)
+    tally.settle(first, 60)
+    tally.settle(entered(tally, limit, SECOND), 0)
+    refusal = tally.refusal(limit, 1, 2 * SECOND * NS, NOON * NS)
+    assert refusal is not None
+    assert (refusal.reason, refusal.wait_us) == (Reason.OVER_RATE, 58 * SECOND)
+    assert tally.refusal(limit, 100, MINUTE_US * NS, (NOON + DAY_US) * NS) is None, "another minute on another day"
+
+
+def test_whether_a_reservation_would_be_refused_can_be_asked_without_making_it() -> None:
+    tally = Tally()
+    lease = entered(tally, COUNTED, 0)
+    assert tally.over_tokens(lease, 1000, 0, NOON * NS) is None
+    assert tally.reserve(lease, 1000, 0, NOON * NS) is None
+    refusal = tally.over_tokens(entered(tally, COUNTED, 0), 1, 0, NOON * NS)
+    assert refusal is not None
+    assert refusal.wait_us == MINUTE_US
+    assert tally.over_tokens(entered(tally, COUNTED, 0), 0, 0, NOON * NS) is None
 
 
 @dataclass
@@ -194,11 +228,11 @@ def test_for_any_traffic_no_window_admits_more_than_its_limit_and_none_less(
             tally.settle(call.lease, call.charged)
         room = oracle.requests_in(now) < limit.requests_per_minute
         places = sum(call.open for call in oracle.calls) < limit.concurrent_requests
-        verdict = tally.enter(HOLDER, limit, now)
+        verdict = tally.enter(HOLDER, limit, now * NS)
         assert isinstance(verdict, Lease) == (room and places)
         if isinstance(verdict, Refused):
             assert (verdict.reason is Reason.OVER_RATE) == (not room)
-            again = copy.deepcopy(tally).enter(HOLDER, limit, now + verdict.retry_after * SECOND)
+            again = copy.deepcopy(tally).enter(HOLDER, limit, (now + verdict.retry_after * SECOND) * NS)
             assert isinstance(again, Lease) or again.reason is Reason.OVER_CONCURRENCY
             assert verdict.retry_after * SECOND - verdict.wait_us < SECOND
         if room:
@@ -211,11 +245,12 @@ def test_for_any_traffic_no_window_admits_more_than_its_limit_and_none_less(
             limit.tokens_per_minute
         )
         fits_day = limit.tokens_per_day is None or day + min(amount, limit.tokens_per_day) <= limit.tokens_per_day
-        refusal = tally.reserve(verdict, amount, now, started + now)
-        assert (refusal is None) == (fits_minute and fits_day)
+        refusal = tally.reserve(verdict, amount, now * NS, (started + now) * NS)
+        assert (refusal is None) == (not amount or (fits_minute and fits_day))
         if refusal is None:
             call.charged = amount
         else:
             later = now + refusal.retry_after * SECOND
-            assert copy.deepcopy(tally).reserve(copy.deepcopy(verdict), amount, later, started + later) is None
+            once_more = copy.deepcopy(tally).reserve(copy.deepcopy(verdict), amount, later * NS, (started + later) * NS)
+            assert once_more is None
         oracle.calls.append(call)

@@ -3,35 +3,35 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.limits.window import MINUTE_US, Window
+from gateway.limits.window import MINUTE_NS, Window
 
-SECOND = 1_000_000
+SECOND = 1_000_000_000
 
 
 def test_what_fits_needs_no_wait_and_what_does_not_waits_until_enough_has_left() -> None:
     window = Window()
     window.add(3, 0)
     window.add(4, 10 * SECOND)
-    assert window.wait_us(3, 10, 20 * SECOND) == 0
-    assert window.wait_us(4, 10, 20 * SECOND) == 40 * SECOND
-    assert window.wait_us(7, 10, 20 * SECOND) == 50 * SECOND
+    assert window.wait(3, 10, 20 * SECOND) == 0
+    assert window.wait(4, 10, 20 * SECOND) == 40 * SECOND
+    assert window.wait(7, 10, 20 * SECOND) == 50 * SECOND
 
 
-def test_an_amount_leaves_after_its_minute_to_the_microsecond() -> None:
+def test_an_amount_leaves_after_its_minute_to_the_nanosecond() -> None:
     window = Window()
     window.add(1, 5)
-    assert window.wait_us(1, 1, MINUTE_US + 4) == 1
-    assert window.wait_us(1, 1, MINUTE_US + 5) == 0
+    assert window.wait(1, 1, MINUTE_NS + 4) == 1
+    assert window.wait(1, 1, MINUTE_NS + 5) == 0
     assert window.used == 0
 
 
 def test_what_is_larger_than_the_limit_fits_once_nothing_else_counts() -> None:
     window = Window()
-    assert window.wait_us(50, 10, 0) == 0
+    assert window.wait(50, 10, 0) == 0
     small = window.add(1, 0)
-    assert window.wait_us(50, 10, 1) == MINUTE_US - 1
+    assert window.wait(50, 10, 1) == MINUTE_NS - 1
     window.correct(small, 0)
-    assert window.wait_us(50, 10, 1) == 0
+    assert window.wait(50, 10, 1) == 0
 
 
 def test_a_correction_counts_until_its_entry_has_left_and_makes_no_difference_later() -> None:
@@ -41,18 +41,18 @@ def test_a_correction_counts_until_its_entry_has_left_and_makes_no_difference_la
     assert window.used == 14
     window.correct(second, 12)
     assert window.used == 16
-    assert window.wait_us(0, 100, MINUTE_US) == 0
+    assert window.wait(0, 100, MINUTE_NS) == 0
     window.correct(first, 90)
     assert window.used == 12
 
 
 def test_the_reset_is_when_the_last_one_has_left() -> None:
     window = Window()
-    assert window.reset_us(0) == 0
+    assert window.reset(0) == 0
     window.add(1, 0)
     window.add(1, 30 * SECOND)
-    assert window.reset_us(40 * SECOND) == 50 * SECOND
-    assert window.reset_us(1000 * SECOND) == 0
+    assert window.reset(40 * SECOND) == 50 * SECOND
+    assert window.reset(1000 * SECOND) == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 40 * SECOND), st.integers(0, 12)), max_size=60), st.integers(1, 20))
@@ -61,13 +61,13 @@ def test_no_minute_holds_more_than_the_limit_and_every_wait_is_true(steps: list[
     window, now, taken = Window(), 0, list[tuple[int, int]]()
     for pause, amount in steps:
         now += pause
-        last = sum(size for at, size in taken if at > now - MINUTE_US)
-        wait = window.wait_us(amount, limit, now)
+        last = sum(size for at, size in taken if at > now - MINUTE_NS)
+        wait = window.wait(amount, limit, now)
         assert (wait == 0) == (last + min(amount, limit) <= limit)
         if wait:
-            left = sum(size for at, size in taken if at > now + wait - MINUTE_US)
+            left = sum(size for at, size in taken if at > now + wait - MINUTE_NS)
             assert left + min(amount, limit) <= limit
-            before = sum(size for at, size in taken if at > now + wait - 1 - MINUTE_US)
+            before = sum(size for at, size in taken if at > now + wait - 1 - MINUTE_NS)
             assert before + min(amount, limit) > limit
         else:
             window.add(amount, now)

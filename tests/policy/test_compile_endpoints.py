@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.policy.model import Deadlines, Model
-from tests.policy.edits import CONTROL, INTERNAL, PARTNER, Broken, assert_refused, compiled
+from tests.policy.edits import CONTROL, INTERNAL, PARTNER, Broken, assert_refused, compiled, edited, problems
 
 SECOND = "  second:\n    allow: {allow}\n    dialect: {dialect}\n"
 
@@ -160,3 +160,33 @@ def test_models_are_resolved_with_their_defaults() -> None:
     )
     assert models["embed"] == Model("embed", "embedder", "bge-m3", "BAAI/bge-m3")
     assert compiled(CONTROL).plane.models == {}
+
+
+LOCAL = "thinking_switch: enable_thinking, most_tokens: 4096}"
+
+
+def limited(limits: str) -> tuple[str, str]:
+    """Give the edit by which the model local has a set of limits."""
+    return LOCAL, f"{LOCAL[:-1]}, limits: {limits}}}"
+
+
+def test_a_model_has_the_limits_of_a_set() -> None:
+    plane = compiled(PARTNER, limited("standard")).plane
+    assert plane.models["local"].limit is plane.limits["standard"]
+    assert plane.models["embed"].limit is None
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        Broken(*limited("standrd"), "  local:    {", "the nearest is `standard`"),
+        Broken(*limited("first"), "  local:    {", "`limits.first` says a priority, which only clients have"),
+    ],
+    ids=("unknown", "priority"),
+)
+def test_limits_of_a_model_that_say_nothing_are_refused_at_their_line(broken: Broken) -> None:
+    first = "limits:\n  first: {requests_per_minute: 1, concurrent_requests: 1, priority: high}\n"
+    text = edited(PARTNER, ("limits:\n", first), (broken.old, broken.new))
+    ((problem,),) = [problems(text)]
+    assert broken.words in problem.sentence
+    assert text.splitlines()[problem.line - 1].startswith(broken.at)

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from gateway.identity.principal import CredentialKind, Principal
+from gateway.limits.limit import Limit
 from gateway.policy.decision import Deny, Grant, Permit
 from gateway.policy.document_cases import CaseKeys
+from gateway.policy.model import Model
 from gateway.policy.promises import differences
 from gateway.policy.trial import Outcome
 from gateway.reasons import Reason
@@ -135,6 +137,21 @@ def test_the_usual_priority_goes_without_saying_and_another_does_not() -> None:
     assert found(permitted(), permit={"limits": {**limits, "priority": "normal"}}) == []
     ((expected, _),) = found(permitted(), permit={"limits": {**limits, "priority": "low"}})
     assert expected.startswith('limits: {"priority": "low"')
+
+
+def test_the_limits_of_the_model_are_compared_as_a_whole() -> None:
+    limited = Permit(model=Model("m", "e", "s", limit=Limit("big", 5, 2)))
+    outcome = Outcome(limited, GRANT.endpoint, GRANT, b"{}")
+    assert found(outcome, permit={"model_limits": {"requests_per_minute": 5, "concurrent_requests": 2}}) == []
+    assert found(outcome, permit={"model_limits": {"requests_per_minute": 6, "concurrent_requests": 2}}) == [
+        (
+            'model_limits: {"requests_per_minute": 6, "concurrent_requests": 2}',
+            'model_limits: {"requests_per_minute": 5, "concurrent_requests": 2}',
+        )
+    ]
+    for outcome in (permitted(), Outcome(Permit(model=Model("m", "e", "s")), GRANT.endpoint, GRANT, b"{}")):
+        ((_, got),) = found(outcome, permit={"model_limits": {"requests_per_minute": 6}})
+        assert got == "model_limits: {}"
 
 
 def test_whose_limits_they_are_is_compared() -> None:

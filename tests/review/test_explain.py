@@ -224,6 +224,13 @@ def test_a_permit_that_rests_on_overrides_names_them() -> None:
     assert {"clients.acme.narrow.chat", "models.local.caps"} <= {rule.key for rule in rules}
 
 
+def test_a_permit_that_counts_for_its_model_names_its_limits() -> None:
+    text = TEXT.replace("served_as: org/real, most_tokens: 64", "served_as: org/real, most_tokens: 64, limits: small")
+    policy = compile_policy(text, "shown.yaml")
+    rules = explain(policy, "acme", CHAT, orjson.dumps({"messages": [], "model": "local"}), TODAY).rules
+    assert "models.local.limits" in {rule.key for rule in rules}
+
+
 def test_an_explanation_shows_whose_salt_is_sent_and_not_the_salt() -> None:
     assert '  change: set cache_salt = "(the salt of acme)"' in ask("acme", CHAT, model="local").as_text().splitlines()
 

@@ -31,3 +31,9 @@ async def test_the_content_type_is_prometheus_own(asking: Asking) -> None:
     response = await asking.client.get("/metrics")
     assert response.headers["content-type"] == "text/plain; version=1.0.0; charset=utf-8"
     assert 'vllm:engine_sleep_state{engine="0",model_name="local",sleep_state="awake"} 1.0' in response.text
+
+
+async def test_it_tells_when_it_was_started(asking: Asking) -> None:
+    asking.engine.state.started = 1700000000.25
+    response = await asking.client.get("/metrics")
+    assert "\nprocess_start_time_seconds 1700000000.25\n" in response.text

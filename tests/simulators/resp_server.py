@@ -10,6 +10,7 @@ from gateway.addresses import LedgerAddress, Tcp
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from ssl import SSLContext
 
 OK = b"+OK\r\n"
 HANG = b""
@@ -24,8 +25,8 @@ def numbers(*values: int) -> bytes:
 class RespServer:
     """Answers each command that is not part of signing in with the next of ``answers``, or else with the last."""
 
-    def __init__(self, port: int) -> None:
-        self.address = LedgerAddress(Tcp("127.0.0.1", port), tls=False)
+    def __init__(self, port: int, *, tls: bool) -> None:
+        self.address = LedgerAddress(Tcp("127.0.0.1", port), tls=tls)
         self.answers: list[bytes] = [OK]
         self.asked: list[list[bytes]] = []
         self.signed_in: list[list[bytes]] = []
@@ -69,15 +70,15 @@ async def _command(reader: asyncio.StreamReader) -> list[bytes]:
 
 
 @asynccontextmanager
-async def resp_server() -> AsyncIterator[RespServer]:
-    """Run one on a free port."""
+async def resp_server(tls: SSLContext | None = None) -> AsyncIterator[RespServer]:
+    """Run one on a free port, over TLS if told how."""
     made: list[RespServer] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await made[0].serve(reader, writer)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    made.append(RespServer(server.sockets[0].getsockname()[1]))
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    made.append(RespServer(server.sockets[0].getsockname()[1], tls=tls is not None))
     try:
         yield made[0]
     finally:

@@ -11,9 +11,8 @@ from valkey.asyncio import Valkey
 from gateway.adapters.ledger_scripts import SERVER_CLOCK, Scripts
 from gateway.adapters.ledger_valkey import ValkeyLedger
 from gateway.addresses import LedgerAddress, Tcp, Unix
-from gateway.limits.ledger import Holder
+from gateway.limits.ledger import MINUTE_US, Holder
 from gateway.limits.limit import Limit
-from gateway.limits.window import MINUTE_US
 from gateway.reasons import Reason, Unavailable
 from tests.ledgers import ACME, COUNTED, NOON, SMALL, LedgerContract, Ledgers, kept_out, let_in
 

@@ -39,12 +39,17 @@ def folder() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def started(
-    folder: Path, name: str, request: pytest.FixtureRequest, *arguments: str, command: str = "serve"
+    folder: Path,
+    name: str,
+    request: pytest.FixtureRequest,
+    *arguments: str,
+    command: str = "serve",
+    port: int | None = None,
 ) -> Iterator[RealEngine]:
     """Install vLLM if need be, start one, and stop it whatever happens."""
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         subprocess.run([real_engine.SCRIPT, "setup"], check=True)
-    running = RealEngine(folder, name, *arguments, command=command)
+    running = RealEngine(folder, name, *arguments, command=command, port=port)
     try:
         running.wait_until_ready()
         yield running
@@ -76,7 +81,7 @@ def hearing_engine(folder: Path, request: pytest.FixtureRequest) -> Iterator[Rea
 @pytest.fixture(scope="session")
 def tap(engine: RealEngine) -> Iterator[Tap]:
     """Give the engine a TCP port."""
-    with Tap(engine.socket_path) as running:
+    with Tap(engine) as running:
         yield running
 
 

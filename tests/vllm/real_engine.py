@@ -1,7 +1,7 @@
 """The real vLLM behind these tests: its process, what its own access log says, and what runs on it.
 
-It listens on a Unix socket alone, as in a deployment where the gateway is the only way in. Nothing here goes through
-the gateway: this is the other witness.
+It listens on a Unix socket alone, as in a deployment where the gateway is the only way in, or on a port. Nothing here
+goes through the gateway: this is the other witness.
 """
 
 from __future__ import annotations
@@ -37,12 +37,19 @@ class _OverSocket(http.client.HTTPConnection):
 
 
 class RealEngine:
-    """A running ``vllm serve``: one that generates, unless arguments or another command say what else it does."""
+    """A running ``vllm serve``: one that generates, unless arguments or another command say what else it does.
 
-    def __init__(self, folder: Path, name: str, *arguments: str, command: str = "serve") -> None:
+    With ``port`` it listens there on loopback, in place of the socket.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, *arguments: str, command: str = "serve", port: int | None = None
+    ) -> None:
         self.socket_path = folder / f"{name}.sock"
+        self.port = port
         self.log = folder / f"{name}.log"
-        listening = ["--uds", str(self.socket_path), "--api-key", KEY]
+        where = ["--uds", str(self.socket_path)] if port is None else ["--host", "127.0.0.1", "--port", str(port)]
+        listening = [*where, "--api-key", KEY]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [SCRIPT, command, *listening, *arguments],
@@ -67,7 +74,11 @@ class RealEngine:
         headers = {"content-type": "application/json"} if body else {}
         if key is not None:
             headers["authorization"] = f"Bearer {key}"
-        connection = _OverSocket(self.socket_path)
+        connection = (
+            _OverSocket(self.socket_path)
+            if self.port is None
+            else http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        )
         try:
             connection.request(method, target, body, headers)
             response = connection.getresponse()

@@ -27,20 +27,23 @@ def free_port() -> int:
 
 
 class Serving:
-    """A running gateway in front of one engine."""
+    """A running gateway in front of one engine or more: ``engine`` is the URLs of ``main``, ``others`` of others."""
 
-    def __init__(self, folder: Path, policy: Path, *, engine: str, engine_key: str, jwks_url: str) -> None:
+    def __init__(
+        self, folder: Path, policy: Path, *, engine: str, engine_key: str, jwks_url: str, **others: str
+    ) -> None:
         folder.mkdir()
         self.address = ("127.0.0.1", free_port())
         self.host = f"127.0.0.1:{self.address[1]}"
         self.audit = folder / "audit.jsonl"
         self.log = folder / "gateway.log"
+        self.ops = ("127.0.0.1", free_port())
         settings = {
             "GATEWAY_POLICIES": str(policy),
             "GATEWAY_LISTENERS__PUBLIC": self.host,
-            "GATEWAY_LISTENERS__OPS": f"127.0.0.1:{free_port()}",
-            "GATEWAY_ENGINES__MAIN__URLS": engine,
-            "GATEWAY_ENGINES__MAIN__API_KEY": engine_key,
+            "GATEWAY_LISTENERS__OPS": f"127.0.0.1:{self.ops[1]}",
+            **{f"GATEWAY_ENGINES__{name.upper()}__URLS": urls for name, urls in ({"main": engine} | others).items()},
+            **{f"GATEWAY_ENGINES__{name.upper()}__API_KEY": engine_key for name in ("main", *others)},
             "GATEWAY_ISSUERS__CORP__JWKS_URL": jwks_url,
             "GATEWAY_AUDIT_LOG": str(self.audit),
         }

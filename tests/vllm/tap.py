@@ -1,7 +1,8 @@
-"""A TCP port that passes bytes to a Unix socket and back, and remembers what the gateway sent and when it left.
+"""A TCP port that passes bytes to an engine and back, and remembers what the gateway sent and when it left.
 
-It changes nothing. With it, one vLLM on a Unix socket is also an engine over TCP, and the tests see what the engine's
-own log does not tell: the header fields that arrived, and the moment in which a connection was closed.
+It changes nothing, but the engine may be exchanged behind it. With it, one vLLM on a Unix socket is also an engine over
+TCP, and the tests see what the engine's own log does not tell: the header fields that arrived, and the moment in which
+a connection was closed.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ import contextlib
 import threading
 import time
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
+
+    from tests.vllm.real_engine import RealEngine
 
 
 @dataclass(slots=True)
@@ -26,10 +30,10 @@ class Tapped:
 
 
 class Tap:
-    """Listens on a free port of loopback for as long as it is entered."""
+    """Listens on a free port of loopback for as long as it is entered; new connections go to ``engine``."""
 
-    def __init__(self, socket_path: Path) -> None:
-        self.socket_path = socket_path
+    def __init__(self, engine: RealEngine) -> None:
+        self.engine = engine
         self.connections: list[Tapped] = []
         self.port = 0
         self._loop = asyncio.new_event_loop()
@@ -49,9 +53,14 @@ class Tap:
         self._thread.join()
         self._loop.close()
 
-    def sent(self) -> bytes:
-        """Give all that the gateway sent so far, connection after connection."""
-        return b"\r\n".join(bytes(connection.sent) for connection in self.connections)
+    def mark(self) -> list[int]:
+        """Give a place in what the gateway sends: how much came on each connection."""
+        return [len(connection.sent) for connection in self.connections]
+
+    def sent(self, mark: Sequence[int] = ()) -> bytes:
+        """Give all that the gateway sent so far, or after a mark, connection after connection."""
+        pairs = zip_longest(self.connections, mark, fillvalue=0)
+        return b"\r\n".join(bytes(one.sent[start:]) for one, start in pairs if isinstance(one, Tapped))
 
     async def _serve(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -74,7 +83,10 @@ class Tap:
         tapped = Tapped()
         self.connections.append(tapped)
         with contextlib.closing(to_gateway), contextlib.suppress(OSError):
-            engine, to_engine = await asyncio.open_unix_connection(str(self.socket_path))
+            if self.engine.port is None:
+                engine, to_engine = await asyncio.open_unix_connection(str(self.engine.socket_path))
+            else:
+                engine, to_engine = await asyncio.open_connection("127.0.0.1", self.engine.port)
             with contextlib.closing(to_engine):
                 back = asyncio.ensure_future(self._pass(engine, to_gateway))
                 back.add_done_callback(lambda _: to_gateway.close())
