@@ -91,6 +91,52 @@ class LedgerContract:
         await let_in(ledgers.other, limit)
         assert (await kept_out(ledgers.other, limit)).requests.left == 100 - 5
 
+    async def test_where_calls_take_equally_long_who_waits_as_told_for_a_place_gets_it(self, ledgers: Ledgers) -> None:
+        dice = random.Random(3)  # noqa: S311  (chooses times, not secrets)
+        limit, now = Limit("places", 10**6, 3), NOON
+        for took in (SECOND // 3, 2 * SECOND, 17 * SECOND + 250_001, MINUTE_US):
+            holder = Holder("partner", str(took))
+            running = [(now + took, await let_in(ledgers.one, limit, holder))]
+
+            async def goes_on(until: int, running: list[tuple[int, Lease]] = running) -> None:
+                while running and running[0][0] <= until:
+                    ends, lease = running.pop(0)
+                    await ledgers.move(ends)
+                    await of(dice.choice((ledgers.one, ledgers.other)).settle(lease, 0))
+                await ledgers.move(until)
+
+            now += took
+            await goes_on(now)  # nothing is known before a first call has ended
+            refusals = 0
+            while refusals < 25:
+                now += dice.randrange(took // 2)
+                await goes_on(now)
+                answer = await of(dice.choice((ledgers.one, ledgers.other)).enter(holder, limit))
+                if isinstance(answer, Refused):
+                    assert answer.reason is Reason.OVER_CONCURRENCY
+                    assert answer.retry_after <= max(1, -(-took // SECOND))
+                    refusals += 1
+                    now += answer.retry_after * SECOND
+                    await goes_on(now)
+                    answer = await let_in(ledgers.one, limit, holder)
+                running.append((now + took, answer))
+            await goes_on(now + took)
+            now += took
+
+    async def test_how_long_calls_of_a_model_took_is_learnt_of_all_its_clients(self, ledgers: Ledgers) -> None:
+        one, other = ledgers.one, ledgers.other
+        model = (Holder.of_model("partner", "few"), Limit("few", 100, 1))
+        first = await let_in(one, COUNTED)
+        assert await of(one.reserve(first, 0, model)) is None
+        await ledgers.move(NOON + 9 * SECOND)
+        await of(one.settle(first, 0))
+        second = await let_in(other, COUNTED, Holder("partner", "other"))
+        assert await of(other.reserve(second, 0, model)) is None
+        await ledgers.move(NOON + 11 * SECOND)
+        refusal = await of(one.reserve(await let_in(one, COUNTED), 0, model))
+        assert refusal is not None
+        assert (refusal.reason, refusal.wait_us, refusal.shared) == (Reason.OVER_CONCURRENCY, 7 * SECOND, True)
+
     async def test_a_request_without_a_place_still_counts(self, ledgers: Ledgers) -> None:
         await let_in(ledgers.one)
         await let_in(ledgers.one)
@@ -171,7 +217,7 @@ class LedgerContract:
             if action < 0.3 and pairs:
                 ours, theirs = pairs.pop(dice.randrange(len(pairs)))
                 used = dice.randint(0, ours.reserved + 5)
-                tally.settle(ours, used)
+                tally.settle(ours, used, now * 1000)
                 await of(ledger.settle(theirs, used))
             elif action < 0.5:
                 now += dice.choice((1, SECOND, 5 * SECOND, 20 * SECOND, MINUTE_US, DAY_US // 7))

@@ -75,9 +75,10 @@ class MemoryLedger:
     def settle(self, lease: Lease, tokens: int) -> None:
         """Free the place and count what was used; the holder of a lease that is not settled is never forgotten."""
         if not lease.settled:
-            self._tallies[lease.holder].settle(lease, tokens)
+            now = self._ticks()
+            self._tallies[lease.holder].settle(lease, tokens, now)
             if lease.shared is not None:
-                self._tallies[lease.shared.holder].settle(lease.shared, tokens)
+                self._tallies[lease.shared.holder].settle(lease.shared, tokens, now)
 
     def _tally(self, holder: Holder, now: int) -> Tally:
         tallies = self._tallies

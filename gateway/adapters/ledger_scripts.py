@@ -17,14 +17,24 @@ _NUMBERS = """
 local now = clock[1] * 1000000 + clock[2]
 local MINUTE, DAY, SECOND = 60000000, 86400000000, 1000000
 local KEPT_MS = 61000
+local LEARNS = 8
 local function text(number) return string.format('%.0f', number) end
+local function begun(lease) return lease:match('^%d+') + 0 end
+local function place(leases, sums)
+  local open, oldest = redis.call('ZRANGE', leases, 0, -1), now
+  local mean = (redis.call('HGET', sums, 'mean') or 0) + 0
+  for _, lease in ipairs(open) do oldest = math.min(oldest, begun(lease)) end
+  return math.min(MINUTE, math.max(SECOND, oldest + mean - now, math.floor(mean / (#open + 1))))
+end
 """
 
-# KEYS: requests (list of the times at which each leaves its minute), leases (sorted by the time at which they end)
+# KEYS: requests (list of the times at which each leaves its minute), leases (sorted by the time at which they end, each
+# "<begun>:<id>"), sums (hash; here: mean, the microseconds that a place was held)
 # ARGV: most requests, most open, id of the lease ('' counts alone), microseconds that a lease holds unless renewed
-# Gives: 0 in, 1 over rate, 2 over concurrency; microseconds to wait; requests in the minute; microseconds to reset
+# Gives: 0 in, 1 over rate, 2 over concurrency; microseconds to wait; requests in the minute; microseconds to reset;
+# the time, which is when the lease has begun
 _ENTER = """
-local requests, leases = KEYS[1], KEYS[2]
+local requests, leases, sums = KEYS[1], KEYS[2], KEYS[3]
 local most, places, id, holds = ARGV[1] + 0, ARGV[2] + 0, ARGV[3], ARGV[4] + 0
 local function first() return redis.call('LINDEX', requests, 0) end
 local head = first()
@@ -39,7 +49,7 @@ local function wait()
 end
 local function answer(verdict, waits)
   local last = redis.call('LINDEX', requests, -1)
-  return {verdict, waits, redis.call('LLEN', requests), last and last - now or 0}
+  return {verdict, waits, redis.call('LLEN', requests), last and last - now or 0, now}
 end
 local full = wait()
 if full > 0 then return answer(1, full) end
@@ -47,8 +57,8 @@ redis.call('RPUSH', requests, text(now + MINUTE))
 redis.call('PEXPIRE', requests, KEPT_MS)
 if id == '' then return answer(0, 0) end
 redis.call('ZREMRANGEBYSCORE', leases, '-inf', text(now))
-if redis.call('ZCARD', leases) >= places then return answer(2, math.max(SECOND, wait())) end
-redis.call('ZADD', leases, text(now + holds), id)
+if redis.call('ZCARD', leases) >= places then return answer(2, math.max(place(leases, sums), wait())) end
+redis.call('ZADD', leases, text(now + holds), text(now) .. ':' .. id)
 redis.call('PEXPIRE', leases, math.ceil(holds / 1000))
 return answer(0, 0)
 """
@@ -131,7 +141,7 @@ if #KEYS > 2 then
   local counted = redis.call('LLEN', requests)
   if counted >= most then refuse(11, redis.call('LINDEX', requests, counted - most) - now) end
   redis.call('ZREMRANGEBYSCORE', leases, '-inf', text(now))
-  if redis.call('ZCARD', leases) >= places then refuse(12, SECOND) end
+  if redis.call('ZCARD', leases) >= places then refuse(12, place(leases, sums)) end
   local theirs, today = kept(sums, calls)
   tokens(13, sums, calls, theirs, today, minutely, daily)
   keep(sums, calls, theirs, today, minutely)
@@ -148,10 +158,11 @@ return {verdict, wait, used, last and parts(last) - now or 0, spent, day, into_d
 """
 
 # KEYS: leases and sums of the client, and of the model where it is limited
-# ARGV: id, tokens used, tokens reserved, day of the reservation
+# ARGV: lease, tokens used, tokens reserved, day of the reservation
 _SETTLE = """
 local id, used, reserved = ARGV[1], ARGV[2] + 0, ARGV[3] + 0
 local held = 0
+local lasted = now - begun(id)
 for pair = 1, #KEYS, 2 do
   local leases, sums = KEYS[pair], KEYS[pair + 1]
   held = redis.call('ZREM', leases, id)
@@ -162,6 +173,12 @@ for pair = 1, #KEYS, 2 do
   end
   if held == 1 and redis.call('HGET', sums, 'day') == ARGV[4] then
     redis.call('HINCRBY', sums, 'spent', text(used - reserved))
+  end
+  if held == 1 then
+    local mean = (redis.call('HGET', sums, 'mean') or 0) + 0
+    mean = mean > 0 and mean + math.floor((lasted - mean) / LEARNS) or lasted
+    redis.call('HSET', sums, 'mean', text(mean))
+    redis.call('PEXPIRE', sums, math.ceil((DAY - now % DAY) / 1000) + KEPT_MS)
   end
 end
 return held

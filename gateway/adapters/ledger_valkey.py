@@ -105,10 +105,11 @@ class ValkeyLedger:
     async def enter(self, holder: Holder, limit: Limit) -> Lease | Refused:
         """Let a request in, or not: one question."""
         lease_id = uuid4().hex
-        verdict, wait, counted, reset = await self._enter(holder, limit, lease_id)
+        verdict, wait, counted, reset, begun = await self._enter(holder, limit, lease_id)
         left = max(0, limit.requests_per_minute - counted)
         if verdict:
             return Refused(_REFUSALS[verdict], wait, Quota(limit.requests_per_minute, left, reset))
+        lease_id = f"{begun}:{lease_id}"
         self._held.setdefault(holder, set()).add(lease_id)
         self.open[holder[:2]] += 1
         return Lease(holder, limit, left, lease_id)
@@ -186,9 +187,8 @@ class ValkeyLedger:
             await self.keep()
 
     async def _enter(self, holder: Holder, limit: Limit, lease_id: str) -> list[int]:
-        requests, leases, _, _ = _keys(holder)
         arguments = (limit.requests_per_minute, limit.concurrent_requests, lease_id, self._holds)
-        return await self._ask(self._scripts.enter, (requests, leases), arguments)
+        return await self._ask(self._scripts.enter, _keys(holder)[:3], arguments)
 
     async def _settle(self, lease: Lease, tokens: int) -> None:
         keys: tuple[str, ...] = _keys(lease.holder)[1:3]

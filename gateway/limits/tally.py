@@ -2,7 +2,8 @@
 
 Enters: a limit, amounts and the time. Leaves: leases, or refusals with the wait. A minute is any sixty seconds, not one
 of the clock's, so nobody gets twice the limit around its turn; refused requests of a full minute are not counted, so
-who asks too often still gets the whole limit. It keeps numbers and asks nobody.
+who asks too often still gets the whole limit. When a place will be free is estimated from how long places were held
+before. It keeps numbers and asks nobody.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import deque
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from gateway.limits.ledger import SECOND_US, Holder, Lease, Quota, Refused
+from gateway.limits.ledger import MINUTE_US, SECOND_US, Holder, Lease, Quota, Refused
 from gateway.limits.window import MINUTE_NS, Window
 from gateway.reasons import Reason
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from gateway.limits.limit import Limit
 
 DAY_US = 86_400 * SECOND_US
+LEARNS = 8
+"""The last call counts for one in so many of the mean, as a round trip does in that of RFC 6298 §2."""
+
 _NS = 1000  # in a microsecond
 _DAY_NS = DAY_US * _NS
 
@@ -29,14 +33,20 @@ class Tally:
     Limits come with each call, so that a reloaded policy holds at once and nothing counted is forgotten.
     """
 
-    __slots__ = ("_day", "_leaving", "_midnight", "_spent", "_tokens", "open")
+    __slots__ = ("_begun", "_leaving", "_mean_us", "_midnight", "_spent", "_tokens")
 
     def __init__(self) -> None:
         self._leaving: deque[int] = deque()  # of each request of the last minute, when it leaves it
         self._tokens = Window()
         self._midnight = 0  # of the day in which ``_spent`` was spent, when it ends
         self._spent = 0
-        self.open = 0
+        self._begun: dict[Lease, int] = {}  # of each open request, since when; the oldest is the first
+        self._mean_us = 0  # that a place was held, the last ones most; 0 while none was freed
+
+    @property
+    def open(self) -> int:
+        """Requests that hold a place."""
+        return len(self._begun)
 
     def count(self, limit: Limit, now: int) -> None:
         """Count a request that is refused for another reason; in a full minute, it makes no difference."""
@@ -52,11 +62,13 @@ class Tally:
         if left <= 0:
             return Refused(Reason.OVER_RATE, self._wait_us(limit, now), self._requests(limit, now))
         leaving.append(now + MINUTE_NS)
-        if self.open >= limit.concurrent_requests:
-            wait = max(SECOND_US, self._wait_us(limit, now))
+        begun = self._begun
+        if len(begun) >= limit.concurrent_requests:
+            wait = max(self._place_us(now), self._wait_us(limit, now))
             return Refused(Reason.OVER_CONCURRENCY, wait, self._requests(limit, now))
-        self.open += 1
-        return Lease(holder, limit, left - 1)
+        lease = Lease(holder, limit, left - 1)
+        begun[lease] = now
+        return lease
 
     def reserve(self, lease: Lease, amount: int, now: int, unix: int) -> Refused | None:
         """Count the most that a call can use, in the minute and on the day in which it begins."""
@@ -89,7 +101,7 @@ class Tally:
         rate = self._wait_us(limit, now)
         refusals = [Refused(Reason.OVER_RATE, rate, requests)] if rate else []
         if self.open >= limit.concurrent_requests:
-            refusals.append(Refused(Reason.OVER_CONCURRENCY, SECOND_US, requests))
+            refusals.append(Refused(Reason.OVER_CONCURRENCY, self._place_us(now), requests))
         if amount and (over := self._over_tokens(limit, requests, amount, now, unix)).wait_us:
             refusals.append(over)
         return max(refusals, key=attrgetter("wait_us"), default=None)
@@ -99,12 +111,13 @@ class Tally:
         over = self._over_tokens(lease.limit, lease.requests, amount, now, unix)
         return over if amount and over.wait_us else None
 
-    def settle(self, lease: Lease, amount: int) -> None:
+    def settle(self, lease: Lease, amount: int, now: int) -> None:
         """Free the place and count what was used, where the reservation was counted; later minutes owe nothing."""
         if lease.settled:
             return
         lease.settled = True
-        self.open -= 1
+        held, mean = -((self._begun.pop(lease) - now) // _NS), self._mean_us
+        self._mean_us = mean + (held - mean) // LEARNS if mean else held
         if lease.entry is not None:
             self._tokens.correct(lease.entry, amount)
         if lease.on_day == self._midnight:
@@ -113,7 +126,7 @@ class Tally:
     def idle(self, now: int, unix: int) -> bool:
         """Tell whether nothing that is remembered makes a difference any more."""
         return not (
-            self.open or self._counted(now) or self._tokens.reset(now) or (self._spent and unix < self._midnight)
+            self._begun or self._counted(now) or self._tokens.reset(now) or (self._spent and unix < self._midnight)
         )
 
     def _counted(self, now: int) -> int:
@@ -126,6 +139,17 @@ class Tally:
         """Give the time until one more request fits."""
         over = self._counted(now) - limit.requests_per_minute
         return _us(self._leaving[over] - now) if over >= 0 else 0
+
+    def _place_us(self, now: int) -> int:
+        """Estimate the time until the first of the open requests ends, if they take as long as earlier ones.
+
+        That is what the oldest has left. Of one that takes longer already nothing is known but that it may end at any
+        time: the first of c calls that began at any time ends after the (c + 1)th part of what one takes, on average.
+        Within a second and a minute: below is no ``Retry-After``, and the SDKs of OpenAI do not wait for more.
+        """
+        mean, begun = self._mean_us, self._begun
+        left = mean - (now - next(iter(begun.values()), now)) // _NS
+        return min(MINUTE_US, max(SECOND_US, left, mean // (len(begun) + 1)))
 
     def _requests(self, limit: Limit, now: int) -> Quota:
         most, counted = limit.requests_per_minute, self._counted(now)

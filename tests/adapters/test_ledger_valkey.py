@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ACME = Holder("partner", "acme", "ann@example.com")
 LIMIT = Limit("small", 60, 4, 1000, 5000)
-IN = numbers(0, 0, 1, 60_000_000)
+IN = numbers(0, 0, 1, 60_000_000, 1_728_000_000_000_000)
 NO_SCRIPT = b"-NOSCRIPT No matching script.\r\n"
 
 
@@ -70,11 +70,13 @@ async def test_each_step_is_one_question_by_digest_with_keys_of_one_slot(
     assert ledger.open == {("partner", "acme"): 0}
     scripts = Scripts.on()
     assert [command[:3] for command in server.asked] == [
-        [b"EVALSHA", script.digest.encode(), b"2"] for script in (scripts.enter, scripts.reserve, scripts.settle)
+        [b"EVALSHA", script.digest.encode(), keys]
+        for script, keys in ((scripts.enter, b"3"), (scripts.reserve, b"2"), (scripts.settle, b"2"))
     ]
     keys = {key for command in server.asked for key in command[3:5]}
     assert len({key[key.index(b"{") : key.index(b"}")] for key in keys}) == 1
     assert not any(b"acme" in part or b"ann" in part for command in server.asked for part in command)
+    assert lease.id.startswith("1728000000000000:"), "when it has begun, by the server's clock"
     assert server.asked[2][5:] == [lease.id.encode(), b"42", b"110", b"20000"]
 
 
@@ -89,7 +91,7 @@ async def test_the_password_is_sent_when_signing_in_and_nowhere_else(server: Res
 async def test_a_refusal_is_told_with_its_wait(
     server: RespServer, ledger: ValkeyLedger, verdict: int, reason: Reason
 ) -> None:
-    server.answers = [numbers(verdict, 1_500_000, 61, 2_000_000)]
+    server.answers = [numbers(verdict, 1_500_000, 61, 2_000_000, 1_728_000_000_000_000)]
     refusal = await ledger.enter(ACME, LIMIT)
     assert isinstance(refusal, Refused)
     assert (refusal.reason, refusal.retry_after, refusal.requests) == (reason, 2, (60, 0, 2_000_000))
@@ -110,7 +112,7 @@ async def test_a_request_that_is_refused_already_is_counted_without_a_lease(
 ) -> None:
     server.answers = [IN]
     await ledger.count(ACME, LIMIT)
-    assert server.asked[0][7] == b""
+    assert server.asked[0][8] == b""
     await ledger.keep()
     assert len(server.asked) == 1
 

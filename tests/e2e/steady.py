@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.running import Running
 
-LET_IN = numbers(0, 0, 1, 60_000_000)
+LET_IN = numbers(0, 0, 1, 60_000_000, 1_728_000_000_000_000)
 """What a shared ledger answers to every question: there is room."""
 
 

@@ -34,7 +34,7 @@ def refused(tally: Tally, limit: Limit, now: int) -> Refused:
 def test_a_full_minute_refuses_and_says_when_the_first_of_it_has_passed() -> None:
     tally = Tally()
     for second in range(3):
-        tally.settle(entered(tally, LIMIT, second * SECOND), 0)
+        tally.settle(entered(tally, LIMIT, second * SECOND), 0, second * SECOND * NS)
     refusal = refused(tally, LIMIT, 10 * SECOND)
     assert (refusal.reason, refusal.retry_after) == (Reason.OVER_RATE, 50)
     assert refusal.requests == (3, 0, 52 * SECOND)
@@ -47,7 +47,7 @@ def test_who_asks_too_often_still_gets_the_whole_limit() -> None:
     for tenth in range(6000):
         verdict = tally.enter(HOLDER, LIMIT, tenth * SECOND // 10 * NS)
         if isinstance(verdict, Lease):
-            tally.settle(verdict, 0)
+            tally.settle(verdict, 0, tenth * SECOND // 10 * NS)
             let_in += 1
     assert let_in == 30
 
@@ -58,8 +58,8 @@ def test_places_are_free_again_once_settled_and_a_request_without_one_still_coun
     refusal = refused(tally, LIMIT, 0)
     assert (refusal.reason, refusal.retry_after) == (Reason.OVER_CONCURRENCY, 60)
     assert refused(tally, LIMIT, 0).reason is Reason.OVER_RATE
-    tally.settle(first, 0)
-    tally.settle(first, 0)
+    tally.settle(first, 0, SECOND * NS)
+    tally.settle(first, 0, SECOND * NS)
     assert tally.open == 1
     assert entered(tally, LIMIT, MINUTE_US).requests.left == 2
 
@@ -69,6 +69,58 @@ def test_without_a_place_but_with_requests_left_one_may_try_again_in_a_second() 
     limit = Limit("one", 10, 1)
     entered(tally, limit, 0)
     assert refused(tally, limit, 0).retry_after == 1
+
+
+def held(tally: Tally, limit: Limit, since: int, until: int) -> None:
+    tally.settle(entered(tally, limit, since), 0, until * NS)
+
+
+def test_once_places_were_freed_the_wait_is_what_the_oldest_open_request_has_left() -> None:
+    tally, limit = Tally(), Limit("two", 1000, 2)
+    held(tally, limit, 0, 10 * SECOND)
+    entered(tally, limit, 20 * SECOND)
+    entered(tally, limit, 22 * SECOND)
+    assert refused(tally, limit, 23 * SECOND).wait_us == 7 * SECOND
+    told = tally.refusal(limit, 0, 24 * SECOND * NS, NOON * NS)
+    assert told is not None
+    assert (told.reason, told.wait_us) == (Reason.OVER_CONCURRENCY, 6 * SECOND)
+
+
+def test_a_request_that_takes_longer_than_earlier_ones_may_end_at_any_time() -> None:
+    tally, limit = Tally(), Limit("two", 1000, 2)
+    held(tally, limit, 0, 12 * SECOND)
+    entered(tally, limit, 20 * SECOND)
+    entered(tally, limit, 30 * SECOND)
+    assert refused(tally, limit, 31 * SECOND).wait_us == 4 * SECOND, "the third part, not the second that is left"
+    assert refused(tally, limit, 90 * SECOND).wait_us == 4 * SECOND
+
+
+def test_the_wait_for_a_place_is_at_least_a_second_at_most_a_minute_and_never_before_the_minute_has_room() -> None:
+    for took, wait in ((1000, SECOND), (3600 * SECOND, MINUTE_US)):
+        tally, limit = Tally(), Limit("one", 1000, 1)
+        held(tally, limit, 0, took)
+        entered(tally, limit, took)
+        assert refused(tally, limit, took).wait_us == wait
+    tally, limit = Tally(), Limit("one", 3, 1)
+    held(tally, limit, 0, 5 * SECOND)
+    entered(tally, limit, 5 * SECOND)
+    assert refused(tally, limit, 6 * SECOND).wait_us == 54 * SECOND
+
+
+def test_the_last_requests_count_most_and_a_part_of_a_microsecond_is_a_whole_one() -> None:
+    tally, limit = Tally(), Limit("one", 1000, 1)
+    held(tally, limit, 0, 8 * SECOND)
+    held(tally, limit, 10 * SECOND, 26 * SECOND)
+    lease = entered(tally, limit, 30 * SECOND)
+    assert refused(tally, limit, 30 * SECOND).wait_us == 9 * SECOND
+    for _ in range(40):
+        tally.settle(lease, 0, 50 * SECOND * NS)
+        lease = entered(tally, limit, 30 * SECOND)
+    assert 19 * SECOND < refused(tally, limit, 30 * SECOND).wait_us <= 20 * SECOND
+    tally = Tally()
+    tally.settle(entered(tally, limit, 0), 0, 2 * SECOND * NS + 1)
+    entered(tally, limit, 0)
+    assert refused(tally, limit, 0).wait_us == 2 * SECOND + 1
 
 
 def test_a_request_that_is_refused_already_counts_while_there_is_room_to_count() -> None:
@@ -89,8 +141,8 @@ def test_tokens_are_held_as_reserved_and_counted_as_used() -> None:
     assert refusal is not None
     assert (refusal.reason, refusal.retry_after) == (Reason.OVER_TOKENS, 59)
     assert refusal.minute == (1000, 100, 59 * SECOND)
-    tally.settle(second, 0)
-    tally.settle(first, 30)
+    tally.settle(second, 0, SECOND * NS)
+    tally.settle(first, 30, SECOND * NS)
     third = entered(tally, COUNTED, SECOND)
     assert tally.reserve(third, 970, SECOND * NS, (NOON + SECOND) * NS) is None
     assert third.minute == (1000, 0, MINUTE_US)
@@ -102,7 +154,7 @@ def test_a_call_that_may_produce_more_than_a_minute_allows_can_be_made_alone() -
     first, second = entered(tally, COUNTED, 0), entered(tally, COUNTED, 0)
     assert tally.reserve(first, 2000, 0, NOON * NS) is None
     assert tally.reserve(second, 1, 0, NOON * NS) is not None
-    tally.settle(first, 10)
+    tally.settle(first, 10, 0)
     assert tally.reserve(second, 990, 0, NOON * NS) is None
 
 
@@ -116,7 +168,7 @@ def test_the_day_ends_at_midnight_utc_and_begins_with_nothing_spent() -> None:
     assert refusal is not None
     assert (refusal.retry_after, refusal.minute, refusal.day) == (90, None, (100, 0, 90 * SECOND))
     assert tally.reserve(second, 60, 90 * SECOND * NS, (evening + 90 * SECOND) * NS) is None
-    tally.settle(first, 40)
+    tally.settle(first, 40, 90 * SECOND * NS)
     third = entered(tally, limit, 90 * SECOND)
     assert tally.reserve(third, 1, 90 * SECOND * NS, (evening + 90 * SECOND) * NS) is None
     assert third.day == (100, 39, DAY_US), "what was settled belongs to the day before"
@@ -128,7 +180,7 @@ def test_a_tally_is_idle_when_nothing_of_it_makes_a_difference() -> None:
     lease = entered(tally, COUNTED, 0)
     assert not tally.idle(10 * MINUTE_US * NS, NOON * NS), "open"
     assert tally.reserve(lease, 100, 50 * SECOND * NS, NOON * NS) is None
-    tally.settle(lease, 100)
+    tally.settle(lease, 100, 50 * SECOND * NS)
     assert not tally.idle(30 * SECOND * NS, NOON * NS), "the minute of the request"
     assert not tally.idle(100 * SECOND * NS, (NOON + DAY_US) * NS), "the minute of the tokens"
     assert not tally.idle(10 * MINUTE_US * NS, NOON * NS), "the day"
@@ -150,8 +202,8 @@ def test_what_has_no_room_is_told_without_being_counted_and_of_several_limits_th
     refusal = tally.refusal(limit, 100, SECOND * NS, NOON * NS)
     assert refusal is not None
     assert (refusal.reason, refusal.wait_us) == (Reason.OVER_TOKENS, DAY_US // 2)
-    tally.settle(first, 60)
-    tally.settle(entered(tally, limit, SECOND), 0)
+    tally.settle(first, 60, SECOND * NS)
+    tally.settle(entered(tally, limit, SECOND), 0, SECOND * NS)
     refusal = tally.refusal(limit, 1, 2 * SECOND * NS, NOON * NS)
     assert refusal is not None
     assert (refusal.reason, refusal.wait_us) == (Reason.OVER_RATE, 58 * SECOND)
@@ -225,7 +277,7 @@ def test_for_any_traffic_no_window_admits_more_than_its_limit_and_none_less(
         for call in [call for call in oracle.calls if call.open][:settled]:
             call.charged = round(call.charged * share)  # an engine produces no more than was asked of it
             call.open = False
-            tally.settle(call.lease, call.charged)
+            tally.settle(call.lease, call.charged, now * NS)
         room = oracle.requests_in(now) < limit.requests_per_minute
         places = sum(call.open for call in oracle.calls) < limit.concurrent_requests
         verdict = tally.enter(HOLDER, limit, now * NS)
