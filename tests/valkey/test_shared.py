@@ -87,6 +87,9 @@ async def test_every_key_has_an_end_and_one_tag_and_names_nobody(server: Server,
         assert all([0 < await raw.pttl(key) <= 86_500_000 for key in keys])
         assert 0 < await raw.pttl(keys[2]) <= 61_000
         await one.settle(lease, 3)
+        await one.settle(await let_in(one, PLACES, Holder("partner", "no tokens")), 0)
+        (learnt,) = [key for key in await raw.keys("*:sums") if key.decode() not in keys]
+        assert 0 < await raw.pttl(learnt) <= 86_500_000
 
 
 async def test_each_step_is_one_question(server: Server, raw: Any) -> None:  # noqa: ANN401
