@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 _USAGE = b'"usage":'
 # A name of a member follows one of these; a quote within text follows a backslash.
@@ -21,9 +21,13 @@ _LONGEST_USAGE = 4096
 _decoder = json.JSONDecoder()
 
 
-def counts(data: bytes) -> Iterator[dict[str, Any]]:
-    """Yield each count in a piece of an answer, the last first; what is no object is passed over."""
+def counts(data: bytes) -> Iterable[dict[str, Any]]:
+    """Give each count in a piece of an answer, the last first; what is no object is passed over."""
     end = data.rfind(_USAGE)
+    return () if end == -1 else _counts(data, end)  # nearly always none, and a generator costs as much as the search
+
+
+def _counts(data: bytes, end: int) -> Iterator[dict[str, Any]]:
     while end != -1:
         if end == 0 or data[end - 1] in _BEFORE_NAME:
             found = _object(data[end + len(_USAGE) : end + len(_USAGE) + _LONGEST_USAGE])
