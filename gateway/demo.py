@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import random
 import secrets
 import signal
 import socket
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 _HOST = "127.0.0.1"
+_PORTS = range(20_000, 30_000)
+"""Below those that systems give to connections: nobody takes one before it is listened on."""
+
 _START_S = 30.0
 _STOP_S = 10.0
 _POLL_S = 0.05
@@ -247,10 +251,14 @@ def _answers(port: int, path: str) -> bool:
 
 def _free_port(wanted: int = 0) -> int:
     """Find a port that nobody listens on, or make sure that the wanted one is. Raises ``DemoFailed``."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, wanted))
-        except OSError as error:
-            raise DemoFailed(f"Port {wanted} cannot be used: {error.strerror}.") from None
-        return int(probe.getsockname()[1])
+    why: OSError | None = None
+    for port in [wanted] if wanted else random.sample(_PORTS, 100):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((_HOST, port))
+            except OSError as error:
+                why = error
+            else:
+                return port
+    raise DemoFailed(f"Port {wanted or _PORTS} cannot be used: {why.strerror if why else 'none is free'}.")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.settings import load_settings
+from tests.free_port import free_port
 
 if TYPE_CHECKING:
     from gateway.settings import Settings
@@ -37,13 +37,6 @@ def environment(folder: Path, engine: str, **settings: str) -> dict[str, str]:
 def settings_of(folder: Path, engine: str = "http://127.0.0.1:9", **more: str) -> Settings:
     """Give settings of a gateway with one listener."""
     return load_settings(environment(folder, engine, **more))
-
-
-def free_port() -> int:
-    """Find a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def chat(host: str, **body: object) -> bytes:

@@ -13,11 +13,12 @@ from gateway.doctor_ports import Misasked, Wishes, surroundings
 from gateway.identity.issuer import AccessTokenIssuer, CloudflareAccess, IntrospectionIssuer
 from gateway.inquiry import Failure
 from gateway.policy.compile import compile_plane
+from tests.free_port import free_port
 from tests.simulators.certificates import Authority
 from tests.simulators.issuer import Issuer
 from tests.simulators.origin import Origin, Page
 from tests.simulators.resp_server import resp_server
-from tests.small_house import INSIDE, POLICY, free_port, settings_of
+from tests.small_house import INSIDE, POLICY, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,7 +18,8 @@ from gateway.adapters.listening import Unusable, bind
 from gateway.addresses import Unix
 from gateway.listener import Door, Listener
 from tests.adapters.wiring import Client, get
-from tests.small_house import free_port, settings_of
+from tests.free_port import free_port
+from tests.small_house import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from tests.e2e.raw_http import Answer, Connection, ask, request
-from tests.e2e.site import CHAT, HI, HOST, Site, free_port, running
+from tests.e2e.site import CHAT, HI, HOST, Site, running
+from tests.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -18,7 +18,8 @@ import orjson
 
 from gateway.simulator.record import read
 from tests.e2e.raw_http import Connection, NotHttp, ask, request
-from tests.e2e.site import CHAT, HOST, command, free_port
+from tests.e2e.site import CHAT, HOST, command
+from tests.free_port import free_port
 from tests.small_house import KEY, POLICY
 
 if TYPE_CHECKING:

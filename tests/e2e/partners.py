@@ -18,7 +18,8 @@ from anyio.from_thread import start_blocking_portal
 from gateway.simulator.engine import EngineSimulator
 from gateway.simulator.state import EngineState
 from tests.e2e.raw_http import ask, request
-from tests.e2e.site import DEADLINES, ENGINE_KEY, HOST, command, free_port, policy_text, wait
+from tests.e2e.site import DEADLINES, ENGINE_KEY, HOST, command, policy_text, wait
+from tests.free_port import free_port
 from tests.house.tree import text
 from tests.simulators.issuer import Issuer
 from tests.simulators.raw_engine import RawEngine

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from anyio.from_thread import start_blocking_portal
 from gateway.simulator.engine import EngineSimulator
 from gateway.simulator.state import EngineState
 from tests.e2e.raw_http import Answer, Connection, ask, request
+from tests.free_port import free_port
 from tests.simulators.issuer import Issuer
 from tests.simulators.raw_engine import RawEngine
 
@@ -267,10 +267,3 @@ def policy_text(name: str, issuer: str = "https://login.example") -> str:
     for placeholder, key in KEYS.items():
         text = text.replace(placeholder, sha256(key.encode()).hexdigest())
     return text
-
-
-def free_port() -> int:
-    """Find a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])

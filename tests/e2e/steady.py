@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from tests.adapters.wiring import Cut, get
+from tests.free_port import free_port
 from tests.running import running
 from tests.simulators.resp_server import numbers, resp_server
-from tests.small_house import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -61,6 +61,7 @@ def alive(site: Site) -> dict[str, int]:
     """Ask the process what is alive in it."""
     told = site.folder / "alive.jsonl"
     before = told.read_bytes().count(b"\n") if told.exists() else 0
+    site.metrics()  # adds up the records that were gathered for it, and lets go of them
     site.process.send_signal(signal.SIGUSR1)
     deadline = time.monotonic() + 10
     while not told.exists() or told.read_bytes().count(b"\n") <= before:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gateway.cli import main
-from tests.e2e.site import ENGINE_KEY, HOST, KEYS, Site, free_port, running, wait
+from tests.e2e.site import ENGINE_KEY, HOST, KEYS, Site, running, wait
+from tests.free_port import free_port
 from tests.simulators.origin import Origin, Page
 
 if TYPE_CHECKING:

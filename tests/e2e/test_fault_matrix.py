@@ -15,7 +15,8 @@ from anyio.from_thread import start_blocking_portal
 
 from tests.e2e.fault_matrix import APIS, FAULTS, MATRIX, FaultyEngine, Row, black_hole
 from tests.e2e.raw_http import Answer, Connection, NotHttp, request
-from tests.e2e.site import HOST, KEYS, free_port, running, wait
+from tests.e2e.site import HOST, KEYS, running, wait
+from tests.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,7 +26,8 @@ from tests.e2e.fault_matrix import black_hole
 from tests.e2e.pair import TWO_MODELS, Engine, two
 from tests.e2e.playing import answer_to, flows, last_record, play, played_whole
 from tests.e2e.raw_http import NotHttp, ask, request
-from tests.e2e.site import ENGINE_KEY, HI, HOST, MODELS, command, free_port, policy_text, running, wait
+from tests.e2e.site import ENGINE_KEY, HI, HOST, MODELS, command, policy_text, running, wait
+from tests.free_port import free_port
 from tests.simulators.raw_engine import RawEngine
 from tests.small_house import POLICY
 

@@ -14,8 +14,9 @@ from gateway.listener import BACKLOG
 from tests.adapters.relaying import LAST, STREAM, chunk, playing, warmed
 from tests.adapters.wiring import Client, Cut
 from tests.e2e.steady import operators, steady
+from tests.free_port import free_port
 from tests.running import answers, refused, running
-from tests.small_house import POLICY, chat, free_port
+from tests.small_house import POLICY, chat
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -27,9 +27,10 @@ from anyio.from_thread import start_blocking_portal
 
 from tests.e2e.chaos import STORY, Chaos, ChaoticEngine
 from tests.e2e.raw_http import ask, request
-from tests.e2e.site import HOST, free_port, running, wait
+from tests.e2e.site import HOST, running, wait
 from tests.e2e.test_chaos import SETTINGS, least, places_held
 from tests.e2e.test_fault_matrix import descriptors, streams_open
+from tests.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -183,25 +183,25 @@ class Door:
             protocol.data_received(part)
             assert held(protocol) <= HELD_AT_MOST
             if eager:
-                await _settled(state)
-        await _settled(state)
+                await _settled(protocol, state)
+        await _settled(protocol, state)
         reading.closed = transport.gone or protocol._deaf  # it lingers, so that the answer is not lost to a reset
         if not transport.gone:
             protocol.eof_received()
-            await _settled(state)
+            await _settled(protocol, state)
             transport.close()
-        await _settled(state)
+        await _settled(protocol, state)
         assert not state.tasks, "a request is still being served"
         assert protocol._deadline.due is None
         assert protocol._silence.due is None
         return reading
 
 
-async def _settled(state: ServerState) -> None:
-    """Let what can go on go on: a pipeline of 8, each with a task of its own; less where nobody is served."""
+async def _settled(protocol: EdgeProtocol, state: ServerState) -> None:
+    """Let what can go on go on: a pipeline of 8, each in a turn of its own; less where nobody is served."""
     for _ in range(30):
         await asyncio.sleep(0)
-        if not state.tasks:
+        if not state.tasks and not protocol._waiting:
             await asyncio.sleep(0)
             return
 

@@ -18,7 +18,8 @@ from anyio.from_thread import start_blocking_portal
 from gateway.simulator.engine import EngineSimulator
 from gateway.simulator.state import EngineState
 from tests.e2e.raw_http import Answer, ask, request
-from tests.e2e.site import ENGINE_KEY, HOST, MODELS, REAL_MODEL, command, free_port, wait
+from tests.e2e.site import ENGINE_KEY, HOST, MODELS, REAL_MODEL, command, wait
+from tests.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

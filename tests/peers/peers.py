@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.e2e.raw_http import NotHttp, ask, request
-from tests.e2e.site import HOST, MODELS, free_port
+from tests.e2e.site import HOST, MODELS
+from tests.free_port import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

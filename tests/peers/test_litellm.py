@@ -20,7 +20,8 @@ from gateway.review.litellm_file import read
 from gateway.simulator.engine import EngineSimulator
 from gateway.simulator.state import EngineState
 from tests.e2e.raw_http import NotHttp, ask, request
-from tests.e2e.site import HOST, command, free_port, wait
+from tests.e2e.site import HOST, command, wait
+from tests.free_port import free_port
 from tests.small_house import KEY, POLICY
 
 if TYPE_CHECKING:

@@ -13,17 +13,13 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from tests.free_port import free_port
+
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
 _START_TIMEOUT_S = 20
-
-
-def free_port() -> int:
-    """Give a port of loopback on which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 class Serving:

@@ -18,9 +18,10 @@ import orjson
 import pytest
 
 from tests.e2e.raw_http import Connection, NotHttp, ask, request
+from tests.free_port import free_port
 from tests.vllm import real_engine
 from tests.vllm.conftest import KEY, policy, started
-from tests.vllm.serving import Serving, free_port
+from tests.vllm.serving import Serving
 from tests.vllm.tap import Tap
 
 if TYPE_CHECKING:
