@@ -111,7 +111,7 @@ class LedgerContract:
             while refusals < 25:
                 now += dice.randrange(took // 2)
                 await goes_on(now)
-                answer = await of(dice.choice((ledgers.one, ledgers.other)).enter(holder, limit))
+                answer: Lease | Refused = await of(dice.choice((ledgers.one, ledgers.other)).enter(holder, limit))
                 if isinstance(answer, Refused):
                     assert answer.reason is Reason.OVER_CONCURRENCY
                     assert answer.retry_after <= max(1, -(-took // SECOND))

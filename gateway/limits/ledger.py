@@ -48,8 +48,8 @@ class Refused(NamedTuple):
     """A limit was reached. Who waits ``wait_us`` is admitted, if nobody else of this holder comes first.
 
     For open requests the wait is an estimate, since nobody knows when a stream ends: the time until the first of them
-    would end if they took as long as earlier ones of this holder, within a second and a minute. ``shared``: the limit is the model's,
-    and the numbers are those of all clients: they are for nobody to see.
+    would end if they took as long as earlier ones of this holder, within a second and a minute.
+    ``shared``: the limit is the model's, and the numbers are those of all clients: they are for nobody to see.
     """
 
     reason: Reason
