@@ -7,14 +7,16 @@ not parsed: a piece without a count costs one search.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_USAGE = b'"usage":'
+USAGE: Final = b'"usage":'
+"""What stands before every count, in every API: where it is not, there is none."""
+
 # A name of a member follows one of these; a quote within text follows a backslash.
 _BEFORE_NAME = frozenset(b"{, \t\r\n")
 _LONGEST_USAGE = 4096
@@ -23,17 +25,17 @@ _decoder = json.JSONDecoder()
 
 def counts(data: bytes) -> Iterable[dict[str, Any]]:
     """Give each count in a piece of an answer, the last first; what is no object is passed over."""
-    end = data.rfind(_USAGE)
+    end = data.rfind(USAGE)
     return () if end == -1 else _counts(data, end)  # nearly always none, and a generator costs as much as the search
 
 
 def _counts(data: bytes, end: int) -> Iterator[dict[str, Any]]:
     while end != -1:
         if end == 0 or data[end - 1] in _BEFORE_NAME:
-            found = _object(data[end + len(_USAGE) : end + len(_USAGE) + _LONGEST_USAGE])
+            found = _object(data[end + len(USAGE) : end + len(USAGE) + _LONGEST_USAGE])
             if found is not None:
                 yield found
-        end = data.rfind(_USAGE, 0, end)
+        end = data.rfind(USAGE, 0, end)
 
 
 def count(value: Any) -> int | None:  # noqa: ANN401  (any JSON value)
