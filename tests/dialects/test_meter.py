@@ -38,6 +38,13 @@ def test_the_event_of_the_count_is_for_the_caller_who_asked_for_it(*, hides: boo
     assert meter.usage == Usage(5, 3)
 
 
+def test_a_place_for_a_count_without_one_is_for_every_caller() -> None:
+    meter = Meter(OpenAIChat(), hides=True)
+    event = _token("x", usage=None)
+    assert meter.events(event) == event
+    assert meter.usage is None
+
+
 def test_counts_that_repeat_themselves_are_not_added_up() -> None:
     meter = Meter(OpenAIChat(), hides=True)
     for number in range(1, 11):
