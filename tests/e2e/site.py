@@ -156,6 +156,14 @@ class Site:
         pages = Path(f"/proc/{self.process.pid}/statm").read_text("ascii").split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
+    def nameless_files(self) -> list[str]:
+        """Give the gateway's open files that have no name."""
+        links = []
+        for descriptor in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed since it was listed
+                links.append(str(descriptor.readlink()))
+        return [link for link in links if link.endswith(" (deleted)")]
+
     def cpu(self) -> float:
         """Give the processor time that the gateway has used, in seconds."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text("ascii").rpartition(")")[2].split()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -351,18 +350,12 @@ def test_a_form_without_its_end_never_reaches_the_engine(site: Site, end: bytes)
     refused(site, form(site, WAV, MODEL, end=end), 400, "body-malformed")
 
 
-def files(site: Site) -> list[str]:
-    """Give the gateway's open files that have no name."""
-    links = [str(one.readlink()) for one in Path(f"/proc/{site.process.pid}/fd").iterdir() if one.is_symlink()]
-    return [link for link in links if link.endswith(" (deleted)")]
-
-
 def test_a_caller_that_leaves_in_the_middle_of_its_file_reaches_nobody(site: Site) -> None:
     before = len(site.reached())
     with site.connect() as connection:
         connection.send(form(site, (WAV[0], b"\0" * MIB), MODEL)[: MIB // 2])
-        wait(lambda: files(site), "a temporary file")
-    wait(lambda: not files(site), "the end of the temporary file")
+        wait(site.nameless_files, "a temporary file")
+    wait(lambda: not site.nameless_files(), "the end of the temporary file")
     assert site.ask(form(site, WAV, MODEL)).status == 200
     assert len(site.reached()) == before + 1
 
@@ -371,7 +364,7 @@ def test_no_temporary_file_outlives_its_request(site: Site) -> None:
     large = (WAV[0], b"\0" * MIB)
     assert site.ask(form(site, large, MODEL)).status == 200
     refused(site, form(site, large, ('model"', b"nope")), 404, "model-not-permitted")
-    wait(lambda: not files(site), "the end of the temporary files")
+    wait(lambda: not site.nameless_files(), "the end of the temporary files")
 
 
 def test_no_json_is_taken_for_a_form_and_no_form_for_json(site: Site) -> None:

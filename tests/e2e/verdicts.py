@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway.reasons import PUBLIC, Reason
@@ -269,8 +268,7 @@ def _same_client(seen: Seen) -> bool:
 
 def _no_file(seen: Seen) -> bool:
     """Look for files of the gateway that have no name any more."""
-    links = [str(one.readlink()) for one in Path(f"/proc/{seen.site.process.pid}/fd").iterdir() if one.is_symlink()]
-    return not any(link.endswith(" (deleted)") for link in links)
+    return not seen.site.nameless_files()
 
 
 MUST: Mapping[str, Callable[[Seen], bool]] = {
