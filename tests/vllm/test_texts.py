@@ -99,7 +99,7 @@ def test_an_answer_is_sent_back_as_the_sdk_gives_it_with_calls_and_reasoning(sdk
 
 
 def test_a_structured_answer_is_parsed(sdk: OpenAI) -> None:
-    answer = sdk.responses.parse(model="small", input="hi", max_output_tokens=60, text_format=Choice)
+    answer = sdk.responses.parse(model="small", input="hi", max_output_tokens=600, text_format=Choice)
     assert answer.output_parsed == Choice(word="x")
 
 
