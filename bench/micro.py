@@ -187,7 +187,7 @@ def dispatch(plane: Plane) -> None:
     record.endpoint, record.client, record.subject, record.credential = "chat", "load", keys.CLIENT, "access-token"
     record.model, record.engine, record.verdict, record.outcome = "local", "main", Verdict.PERMIT, Outcome.OK
     record.status = record.engine_status = 200
-    record.changes, record.usage = ["set model", "set chat_template_kwargs.enable_thinking"], Usage(42, 64)
+    record.changes, record.usage = ("set model", "set chat_template_kwargs.enable_thinking"), Usage(42, 64)
     record.head_ms, record.judge_ms, record.first_byte_ms, record.total_ms = 0.0311, 0.0192, 12.3, 1234.5
     show("audit record as a line", record.to_json)
 
