@@ -92,8 +92,8 @@ async def test_what_is_nobodys_counts_for_nobody() -> None:
     assert len(rooms.ledger) == 0
 
 
-async def test_a_place_is_taken_until_the_answer_has_ended() -> None:
-    rooms = house(Limit("one", 100, 1))
+def holding(rooms: House) -> asyncio.Event:
+    """Hold back every answer until the event that is given."""
     held = asyncio.Event()
     forward = rooms.dispatch.forward
 
@@ -107,6 +107,12 @@ async def test_a_place_is_taken_until_the_answer_has_ended() -> None:
             return await forward(request, inbound)
 
     rooms.enforcement._ports = replace(rooms.enforcement._ports, dispatcher=Slow())
+    return held
+
+
+async def test_a_place_is_taken_until_the_answer_has_ended() -> None:
+    rooms = house(Limit("one", 100, 1))
+    held = holding(rooms)
     async with asyncio.TaskGroup() as group:
         group.create_task(serve(rooms))
         await asyncio.sleep(0)
@@ -352,19 +358,7 @@ async def test_what_a_model_has_is_for_all_clients_and_nobody_is_told_what_other
 
 async def test_a_place_of_a_model_is_taken_until_the_answer_has_ended() -> None:
     rooms = shared(Limit("big", 9, 1))
-    held = asyncio.Event()
-    forward = rooms.dispatch.forward
-
-    class Slow:
-        def chooses(self, engine: str) -> bool:
-            """Have one replica."""
-            return False
-
-        async def forward(self, request: Any, inbound: Any) -> Delivery:  # noqa: ANN401
-            await held.wait()
-            return await forward(request, inbound)
-
-    rooms.enforcement._ports = replace(rooms.enforcement._ports, dispatcher=Slow())
+    held = holding(rooms)
     async with asyncio.TaskGroup() as group:
         group.create_task(serve(rooms))
         await asyncio.sleep(0)

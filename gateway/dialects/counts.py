@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 USAGE: Final = b'"usage":'
 """What stands before every count, in every API: where it is not, there is none."""
@@ -23,13 +23,9 @@ _LONGEST_USAGE = 4096
 _decoder = json.JSONDecoder()
 
 
-def counts(data: bytes) -> Iterable[dict[str, Any]]:
+def counts(data: bytes) -> Iterator[dict[str, Any]]:
     """Give each count in a piece of an answer, the last first; what is no object is passed over."""
     end = data.rfind(USAGE)
-    return () if end == -1 else _counts(data, end)  # nearly always none, and a generator costs as much as the search
-
-
-def _counts(data: bytes, end: int) -> Iterator[dict[str, Any]]:
     while end != -1:
         if end == 0 or data[end - 1] in _BEFORE_NAME:
             found = _object(data[end + len(USAGE) : end + len(USAGE) + _LONGEST_USAGE])
