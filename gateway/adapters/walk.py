@@ -141,9 +141,13 @@ async def in_task() -> None:
         await asyncio.sleep(0)
 
 
+async def _rest(walk: Coroutine[Any, Any, None], awaited: object) -> None:
+    """Be the rest of a walk that has awaited this; since 3.12 a task takes no generator, however it is decorated."""
+    await _steps(walk, awaited)
+
+
 @coroutine
-def _rest(walk: Coroutine[Any, Any, None], awaited: object) -> Generator[Any, Any, None]:
-    """Be the rest of a walk that has awaited this."""
+def _steps(walk: Coroutine[Any, Any, None], awaited: object) -> Generator[Any, Any, None]:
     while True:
         try:
             try:
