@@ -122,7 +122,8 @@ class ValkeyLedger:
         left = max(0, limit.requests_per_minute - counted)
         if verdict:
             requests = Quota(limit.requests_per_minute, left, reset)
-            return Refused(_REFUSALS[verdict], wait, requests, *_quotas(limit, *tokens, now % DAY_US))
+            used, reset, spent = tokens
+            return Refused(_REFUSALS[verdict], wait, requests, *_quotas(limit, used, reset, spent, now % DAY_US))
         lease_id = f"{now}:{lease_id}"
         self._held.setdefault(holder, set()).add(lease_id)
         self.open[holder[:2]] += 1
