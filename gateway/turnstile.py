@@ -142,8 +142,9 @@ class Passage:
         """Say what a call is charged for: by the engine's count, or by what was seen of a broken answer; never nothing.
 
         Where nothing was seen of an answer that an engine may have worked on, an event stream costs its prompt, since
-        its first token would have been seen, and a plain answer the most that it could have had: so does one whose
-        count says no number. A call that the engine refused or could not answer costs nothing.
+        its first token would have been seen, and a plain answer the most that it could have had: so does any that came
+        whole and says no number, as one in a coding does. A call that the engine refused or could not answer costs
+        nothing.
         """
         told, delivery, produced = request.meter.usage or _UNTOLD, self.delivery, request.meter.produced
         whole = delivery is not None and delivery.whole
@@ -152,8 +153,8 @@ class Passage:
         if told is _UNTOLD and not produced and (delivery is None or _free(delivery)):
             return None
         completion = max(told.completion or 0, produced)
-        if not request.stream and (told is _UNTOLD or (whole and told.completion is None)):
-            completion = completion or self._most_tokens
+        if told.completion is None and not produced and (whole or (told is _UNTOLD and not request.stream)):
+            completion = self._most_tokens
         prompt = self._prompt if told.prompt is None else told.prompt
         return Usage(prompt, completion, told.reasoning, estimated=True)
 

@@ -269,6 +269,7 @@ PROMPT = -1
         (DELIVERED, None, 9, STREAM, Usage(PROMPT, 9, estimated=True)),
         (DELIVERED, None, 0, HI, Usage(PROMPT, 4096, estimated=True)),
         (DELIVERED._replace(detail="cut"), Usage(5, 1), 9, STREAM, Usage(5, 9, estimated=True)),
+        (DELIVERED, None, 0, STREAM, Usage(PROMPT, 900, estimated=True)),
         (DELIVERED, Usage(), 9, STREAM, Usage(PROMPT, 9, estimated=True)),
         (DELIVERED, Usage(None, None), 0, HI, Usage(PROMPT, 4096, estimated=True)),
         (DELIVERED, Usage(None, 7), 0, HI, Usage(PROMPT, 7, estimated=True)),

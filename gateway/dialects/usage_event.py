@@ -32,8 +32,11 @@ def without_usage(events: bytes) -> bytes:
 
 def _is_usage(event: bytes) -> bool:
     """Tell whether an event has nothing but the count."""
+    if not _NO_CHOICE.search(event):
+        return False
+    data = b"\n".join(line[5:] for line in event.splitlines() if line.startswith(b"data:"))
     try:
-        value = orjson.loads(event.removeprefix(b"data:")) if _NO_CHOICE.search(event) else None
+        value = orjson.loads(data)
     except orjson.JSONDecodeError:
         return False
     return isinstance(value, dict) and value.get("choices") == [] and value.get("usage") is not None
