@@ -86,6 +86,7 @@ def test_a_python_named_by_hand_is_the_only_one_tried(tmp_path: Path) -> None:
         "test-valkey",
         "test-clients",
         "test-vllm",
+        "test-pythons",
         "bench",
     ],
 )
@@ -129,4 +130,6 @@ def test_continuous_integration_runs_what_people_run() -> None:
         "test-valkey",
         "test-vllm",
         "test-clients",
+        "test-pythons",
+        "NEWEST=1",
     ]
