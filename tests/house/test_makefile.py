@@ -123,13 +123,14 @@ def test_continuous_integration_runs_what_people_run() -> None:
         run for line in script.splitlines() if not line.endswith("&") for run in re.findall(r"make ([^\"]+)", line)
     ]
     assert " ".join(waited_for).split() == [
+        ".venv/installed",
         "test",
+        "test-pythons",
+        "NEWEST=1",
         "check",
         "coverage-mirror",
         "test-idp",
         "test-valkey",
         "test-vllm",
         "test-clients",
-        "test-pythons",
-        "NEWEST=1",
     ]
