@@ -19,6 +19,7 @@ from gateway.adapters.edge import EdgeLimits, EdgeProtocol
 from gateway.adapters.listening import Unusable
 from gateway.adapters.metrics import Metrics
 from gateway.adapters.ops import ops_app
+from gateway.adapters.outbox import Outbox
 from gateway.adapters.server_certificate import ServerCertificate, TlsFiles
 from gateway.app import Gateway
 from gateway.listener import Door, Listener
@@ -104,7 +105,7 @@ class Process:
         self._stop = asyncio.Event()
         self._certificates = metrics.certificates = certificates(settings, settings.listeners)
         limits = EdgeLimits(settings.deadlines.head, settings.deadlines.body, settings.max_connections)
-        protocol = functools.partial(EdgeProtocol, limits=limits)
+        protocol = functools.partial(EdgeProtocol, limits=limits, outbox=Outbox())
 
         def listener(name: str, app: object, protocol: object) -> Listener:
             failed = functools.partial(metrics.handshake_failed, name)

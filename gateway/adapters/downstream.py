@@ -160,6 +160,7 @@ class Downstream:
         """Wait until more of the body came, or none will."""
         if self.expects_continue and not self.transport.is_closing():
             self.expects_continue = False
+            self.edge.outbox.flush()
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self.flow.resume_reading()
         arrival: Promise[None] = Promise()
@@ -202,28 +203,35 @@ class Downstream:
             return
         if self.more_body:
             self.keep_alive = False
-        self._start(status, [*lines, b"content-length: %d\r\n" % len(body)], b"" if self.method == "HEAD" else body)
+        first = b"" if self.method == "HEAD" else body
+        self._start(status, [*lines, b"content-length: %d\r\n" % len(body)], first, whole=True)
         self.finish()
 
     def start(self, status: int, lines: list[bytes], length: int | None, first: bytes = b"") -> None:
         """Write the head of an answer of ``length`` body bytes (``None``: unknown), with the first of them."""
         if length is not None:
-            self._start(status, [*lines, b"content-length: %d\r\n" % length], first)
+            self._start(status, [*lines, b"content-length: %d\r\n" % length], first, whole=len(first) == length)
         elif self.http_version == "1.1":
             self._chunked = True
             chunk = b"%x\r\n%b\r\n" % (len(first), first) if first else b""
-            self._start(status, [*lines, b"transfer-encoding: chunked\r\n"], chunk)
+            self._start(status, [*lines, b"transfer-encoding: chunked\r\n"], chunk, whole=False)
         else:
             self._until_close = True  # HTTP/1.0 knows no chunks
             self.keep_alive = False
-            self._start(status, lines, first)
+            self._start(status, lines, first, whole=False)
 
-    def _start(self, status: int, lines: list[bytes], first: bytes) -> None:
+    def _start(self, status: int, lines: list[bytes], first: bytes, *, whole: bool) -> None:
         self.answered = True
         self.expects_continue = False
         end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
         self.bytes_out += len(first)
-        self.transport.write(b"".join((STATUS_LINE[status], self.edge.lines(), *lines, *self.lines, end, first)))
+        edge = self.edge
+        head = b"".join((STATUS_LINE[status], edge.lines(), *lines, *self.lines, end, first))
+        if whole:
+            edge.outbox.write(self.transport, head)
+        else:
+            edge.outbox.flush()
+            self.transport.write(head)
 
     def write(self, data: bytes) -> None:
         """Write body bytes; never an empty piece, which would end a chunked body."""

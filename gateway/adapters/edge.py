@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.adapters.alarm import Alarm
 from gateway.adapters.downstream import Downstream
+from gateway.adapters.outbox import Outbox
 from gateway.adapters.walk import Walk
 from gateway.identity.confirmation import certificate_thumbprint
 from gateway.reasons import Malformed, Reason
@@ -43,7 +44,6 @@ REQUESTS_AT_MOST = 10_000
 
 LINGER_BYTES = 64 * 1024 * 1024
 """Bytes of an unread body that are drained, so that a reset does not overtake the answer."""
-
 LINGER_S = 5.0
 """Seconds that a connection has for its close."""
 FIRST_S = 1.0
@@ -78,9 +78,11 @@ class EdgeProtocol(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         limits: EdgeLimits,
+        outbox: Outbox | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.limits = limits
+        self.outbox = outbox or Outbox()
         self._active: Downstream | None = None  # the request being answered; `cycle` is the one being read
         self._waiting: list[Downstream] = []
         self._unbegun: Walk | None = None  # of the active request, while the parser may still bring its body
@@ -349,15 +351,14 @@ class EdgeProtocol(HttpToolsProtocol):
             self._go_on()
 
     def _too_silent(self) -> None:
-        """Close a connection on which nothing was asked, or no answer taken, for long."""
+        """Close a connection on which nothing was asked, or no answer taken."""
         self.close_within(self.limits.linger_s)
 
     def _linger(self) -> None:
-        self._deaf = True
         self.flow.resume_reading()
+        self.close_within(self.limits.linger_s, close=False)
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self.close_within(self.limits.linger_s, close=False)
 
     def _drain(self, size: int) -> None:
         self._drainable -= size
@@ -368,6 +369,7 @@ class EdgeProtocol(HttpToolsProtocol):
         """Close as soon as what was written is out, and drop the connection after so many seconds in any case."""
         self._deaf = self._closing = True
         self._deadline.within(seconds)
+        self.outbox.flush()
         if close:
             self.transport.close()
 

@@ -17,7 +17,7 @@ from gateway.engine.signal import signal_of
 from gateway.ports import Delivery, Ending, EngineAnswer
 from gateway.reasons import ANSWERS, Malformed, Reason, Unavailable
 from gateway.wire.event_stream import KEEP_ALIVE, EventBuffer
-from gateway.wire.response_head import passing_fields
+from gateway.wire.response_head import is_event_stream, passing_fields
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 COLLECTED_AT_MOST = 64 * 1024
 """Bytes of an engine's error answer that are read."""
+
+TOGETHER_AT_MOST = 64 * 1024
+"""Bytes of a request that may wait for the end of the turn, to be written with others."""
 
 TAIL = 4096
 """Bytes at the end, and then at the beginning, of a plain answer in which the engine's count of tokens is looked for:
@@ -88,10 +91,12 @@ class Exchange(Promise["Delivery | None"]):
         connection.receiver = self
         self._downstream.exchange = self
         request = self._request
-        connection.transport.writelines((self._replica.client.head(request), request.body))
-        if request.stream:
+        head = self._replica.client.head(request)
+        if request.stream or request.upload is not None or len(request.body) > TOGETHER_AT_MOST:
+            connection.transport.writelines((head, request.body))
             self._watch()
         else:
+            self._downstream.edge.outbox.write(connection.transport, head + request.body)
             connection.alarm.at(self._begun + (request.deadlines.total or 0.0))
 
     # What the engine does
@@ -167,7 +172,7 @@ class Exchange(Promise["Delivery | None"]):
         request = self._request
         fields = passing_fields(reader.headers)
         length = reader.content_length
-        if request.stream and _is_event_stream(dict(fields)):
+        if request.stream and is_event_stream(fields):
             self._events = EventBuffer()
             length = None
         lines = [*request.lines, *map(_line, fields)]
@@ -311,12 +316,6 @@ class Exchange(Promise["Delivery | None"]):
 
 _line = b"%b: %b\r\n".__mod__
 """Gives a field as a line of the head."""
-
-
-def _is_event_stream(fields: Mapping[bytes, bytes]) -> bool:
-    """Tell whether events can be told apart in a body; in an encoded one they cannot, so it passes as it is."""
-    media_type = fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    return media_type == b"text/event-stream" and b"content-encoding" not in fields
 
 
 class Relay:

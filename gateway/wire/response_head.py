@@ -38,6 +38,13 @@ def passing_fields(raw: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, byte
     return list(passing.items())
 
 
+def is_event_stream(fields: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Tell whether events can be told apart in a body with these fields; in an encoded one they cannot."""
+    values = dict(fields)
+    media_type = values.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    return media_type == b"text/event-stream" and b"content-encoding" not in values
+
+
 @lru_cache(maxsize=256)  # an engine says the same in each answer
 def _fits(name: bytes, value: bytes) -> bool:
     return _ALLOWED[name].fullmatch(value) is not None

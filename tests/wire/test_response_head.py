@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.wire.response_head import passing_fields
+from gateway.wire.response_head import is_event_stream, passing_fields
 
 
 def test_only_what_describes_the_body_passes() -> None:
@@ -62,3 +62,17 @@ def test_an_unsound_value_does_not(name: bytes, value: bytes) -> None:
 def test_the_first_sound_one_of_two_passes() -> None:
     fields = [(b"content-type", b"broken"), (b"content-type", b"text/plain"), (b"content-type", b"text/html")]
     assert passing_fields(fields) == [(b"content-type", b"text/plain")]
+
+
+@pytest.mark.parametrize(
+    "fields,events",
+    [
+        ([(b"content-type", b"text/event-stream")], True),
+        ([(b"content-type", b"Text/Event-Stream ; charset=utf-8"), (b"retry-after", b"1")], True),
+        ([(b"content-type", b"text/event-stream"), (b"content-encoding", b"br")], False),
+        ([(b"content-type", b"text/plain")], False),
+        ([], False),
+    ],
+)
+def test_only_events_in_the_clear_can_be_told_apart(fields: list[tuple[bytes, bytes]], events: bool) -> None:  # noqa: FBT001
+    assert is_event_stream(fields) is events
