@@ -174,7 +174,7 @@ def test_no_table_lets_a_caller_name_media_in_the_engine_s_cache_or_anything_to_
 DATA = "A" * 4000
 PNG = f"data:image/png;base64,{DATA}"
 OF_CHAT = {"type": "image_url", "image_url": {"url": PNG, "detail": "low"}}
-OF_RESPONSES = {"type": "input_image", "image_url": PNG}
+OF_RESPONSES = {"type": "input_image", "image_url": PNG, "detail": None}
 OF_MESSAGES = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": DATA}}
 SOUND = {"type": "input_audio", "input_audio": {"data": DATA, "format": "wav"}}
 MEDIA: dict[str, Any] = {
