@@ -51,4 +51,4 @@ class Meter:
         """Read the end of a plain answer."""
         usage = self._dialect.usage(end)
         if usage is not None:
-            self.usage = usage.after(self.usage)
+            self.usage = usage if self.usage is None else usage.after(self.usage)

@@ -190,10 +190,10 @@ def fuzz_response(data: bytes) -> None:
     assert theirs[0] == status
     if theirs[2] and complete:
         assert theirs[1] == body
-    assert (b"content-length" in dict(headers)) + (b"transfer-encoding" in dict(headers)) <= 1
+    assert (b"content-length" in headers) + (b"transfer-encoding" in headers) <= 1
 
 
-def _response(control: int, data: bytes) -> tuple[int, list[tuple[bytes, bytes]], bytes, bool, bool] | None:
+def _response(control: int, data: bytes) -> tuple[int, dict[bytes, bytes], bytes, bool, bool] | None:
     """Read one answer; ``None`` when it is malformed."""
     reader = ResponseReader()
     body = b""
