@@ -42,9 +42,9 @@ _DELIVERED = Ending.DELIVERED  # looked up once: a member of an Enum, named wher
 
 
 class Exchange(Promise["Delivery | None"]):
-    """One request and the promise of its delivery, which is ``None`` if it may be sent once more.
+    """One request, sent at once, and the promise of its delivery, which is ``None`` if it may be sent once more.
 
-    While it lives, the engine's connection belongs to it and to nothing else.
+    ``begun``: the loop's time, from which its deadlines are counted. While it lives, the engine's connection belongs to it and to nothing else.
     """
 
     __slots__ = (
@@ -59,6 +59,7 @@ class Exchange(Promise["Delivery | None"]):
         downstream: Downstream,
         replica: EngineReplica,
         ticket: Ticket,
+        connection: EngineConnection,
         begun: float,
         silence_s: float,
     ) -> None:
@@ -69,7 +70,8 @@ class Exchange(Promise["Delivery | None"]):
         self._replica = replica
         self._ticket = ticket
         self._silence_s = silence_s
-        self._connection: EngineConnection | None = None
+        self._connection: EngineConnection | None = connection
+        self._reader = connection.reader
         self._events: EventBuffer | None = None
         self._collected: list[bytes] | None = None
         self._size = 0
@@ -80,20 +82,15 @@ class Exchange(Promise["Delivery | None"]):
         self._first_byte_at: float | None = None
         self._meter = request.meter
 
-    def begin(self, connection: EngineConnection) -> None:
-        """Send the request."""
-        self._connection = connection
-        self._reader = connection.reader
-        connection.receiver = self
-        self._downstream.exchange = self
-        request = self._request
-        head = self._replica.client.head(request)
-        if request.stream or request.upload is not None or len(request.body) > TOGETHER_AT_MOST:
-            connection.transport.writelines((head, request.body))
+        # The request is sent.
+        connection.receiver = downstream.exchange = self
+        head, body = replica.client.head(request), request.body
+        if request.stream or request.upload is not None or len(body) > TOGETHER_AT_MOST:
+            connection.transport.writelines((head, body))
             self._watch()
         else:
-            self._downstream.edge.outbox.write(connection.transport, head + request.body)
-            connection.alarm.at(self._begun + (request.deadlines.total or 0.0))
+            downstream.edge.outbox.write(connection.transport, head + body)
+            connection.alarm.at(begun + (request.deadlines.total or 0.0))
 
     # What the engine does
 
@@ -106,9 +103,10 @@ class Exchange(Promise["Delivery | None"]):
             self._fail(Reason.ENGINE_MALFORMED, malformed.detail)
             return
         if self._first_byte_at is None:
-            if reader.complete and reader.status == _OK and not self._request.stream:
-                self._whole(reader)
-                return
+            if reader.complete and reader.parts and reader.status == _OK:
+                if not self._request.stream and not self._downstream.answered:
+                    self._whole(reader)
+                    return
             self._first(reader)
         elif reader.parts:
             self._last = self._loop.time()
@@ -124,11 +122,6 @@ class Exchange(Promise["Delivery | None"]):
         """Pass on a plain answer that is there at once, as nearly all are: what is done below in several steps."""
         request, downstream = self._request, self._downstream
         body = reader.take()
-        if downstream.answered or not body:
-            reader.parts.append(body)
-            self._first(reader)
-            self._complete()
-            return
         first_byte_s = self._loop.time() - self._begun
         downstream.start(_OK, [*request.lines, *passing_lines(reader.headers)], reader.content_length, body)
         self._give_back()

@@ -62,9 +62,14 @@ class Relay:
         while True:
             replica = engine.choose(request.mark, request.model, tried)
             ticket = replica.send(now())
-            reason, detail, status = None, "", None
+            reason, detail, status, exchange, delivery = None, "", None, None, None
             try:
-                delivery = await self._send(request, inbound, replica, ticket)
+                if request.upload is None and not inbound.disconnected:
+                    exchange = self._at_once(request, inbound, replica, ticket)
+                    if exchange is not None:
+                        delivery = await exchange
+                if delivery is None:
+                    delivery = await self._send(request, inbound, replica, ticket, fresh=exchange is not None)
                 reason, detail, status = delivery.reason, delivery.detail, delivery.engine_status
             except Unavailable as failure:
                 reason, detail = failure.reason, failure.detail
@@ -74,25 +79,35 @@ class Relay:
             else:
                 return delivery
             finally:
+                if exchange is not None and not exchange.kept:
+                    exchange.cancel()  # because this was
                 replica.end(ticket, signal_of(status, reason, detail), detail, now())
 
-    async def _send(
+    def _at_once(
         self, request: UpstreamRequest, inbound: Downstream, replica: EngineReplica, ticket: Ticket
+    ) -> Exchange | None:
+        """Send it on a pooled connection, as nearly always; ``None``: there is none."""
+        connection = replica.client.pool.reuse()
+        if connection is None:
+            return None
+        ticket.begun = True
+        return Exchange(request, inbound, replica, ticket, connection, ticket.since, self._silence_s)
+
+    async def _send(
+        self, request: UpstreamRequest, inbound: Downstream, replica: EngineReplica, ticket: Ticket, *, fresh: bool
     ) -> Delivery:
-        """Try on a pooled connection, and once more on a fresh one if the engine had closed it in the meantime."""
+        """Try on a pooled connection unless it must be ``fresh``, and then, if the engine had closed it, on a fresh one."""
         pool = replica.client.pool
-        connection = pool.reuse()
-        begun = ticket.since
+        connection = None if fresh else pool.reuse()
         while True:
             if connection is None:
                 connection = await pool.connect()
-                begun = inbound.edge.loop.time()
             if inbound.disconnected:
                 pool.give_back(connection)
                 return Delivery(Ending.CLIENT_LEFT, sent=False)
             ticket.begun = True
-            exchange = Exchange(request, inbound, replica, ticket, begun, self._silence_s)
-            exchange.begin(connection)
+            begun = inbound.edge.loop.time()
+            exchange = Exchange(request, inbound, replica, ticket, connection, begun, self._silence_s)
             try:
                 if request.upload is not None:
                     await send(request.upload, connection)

@@ -30,14 +30,13 @@ class ResponseReader:
 
     ``status`` is 0 until the head is complete. ``headers``: its fields by their names in lower case, of several with
     one name the first; values may end in white space. ``parts`` holds body bytes not yet taken. ``complete``: the
-    message has ended. ``keep_alive``: asked inside the last callback, since the parser has moved on afterwards.
-    ``excess``: bytes followed the message, so the connection is out of step. ``reusable``: another response may follow
-    on the connection; never once anything was out of order.
+    message has ended. ``excess``: bytes followed the message, so the connection is out of step. ``reusable``: another
+    response may follow on the connection; never once anything was out of order.
     """
 
     __slots__ = (
         "_head_bytes", "_interim", "_interim_count", "_parser", "_usual", "chunked", "complete", "content_length",
-        "excess", "headers", "keep_alive", "on_body", "parts", "reusable", "status",
+        "excess", "headers", "on_body", "parts", "reusable", "status",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -46,7 +45,6 @@ class ResponseReader:
         self.parts: list[bytes] = []
         self.on_body = self.parts.append  # looked up once by the parser: no Python frame per piece
         self.complete = False
-        self.keep_alive = False
         self.excess = False
         self.reusable = True
         self.chunked = False
@@ -62,10 +60,11 @@ class ResponseReader:
         if not self.reusable:
             message = "the parser does not stand between two responses"
             raise ValueError(message)
-        self.status = self._head_bytes = self._interim_count = 0
-        self.headers.clear()
-        self.parts.clear()
-        self.complete = self.keep_alive = self.chunked = self._interim = False
+        self.status = self._head_bytes = 0
+        self.headers = {}
+        if self.parts:
+            self.parts.clear()
+        self.complete = self.chunked = False
         self.content_length = None
 
     def feed(self, data: bytes) -> None:
@@ -139,6 +138,7 @@ class ResponseReader:
             if status < _OK:
                 self._skip(status)
                 return
+            self._interim_count = 0
         headers = self.headers
         if b"transfer-encoding" in headers:
             if headers[b"transfer-encoding"].strip().lower() != b"chunked" or version == "1.0":
@@ -175,4 +175,4 @@ class ResponseReader:
             self._interim = False
             return
         self.complete = True
-        self.keep_alive = self.reusable = self._parser.should_keep_alive()
+        self.reusable = self._parser.should_keep_alive()  # asked here, since the parser moves on behind this

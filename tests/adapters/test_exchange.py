@@ -50,11 +50,10 @@ async def test_an_exchange_that_has_ended_has_no_hold_on_its_connection() -> Non
         async def app(inbound: Downstream) -> None:
             request = UpstreamRequest("1", "p", "main", "POST", "/", b"", False, DIALECTS["openai-chat"], DEADLINES, [])
             replica = EngineReplica(EngineClient(pool, None))
-            exchange = Exchange(request, inbound, replica, replica.send(0.0), inbound.edge.loop.time(), 15)
-            exchange.begin(await pool.connect())
+            connection = await pool.connect()
+            exchange = Exchange(request, inbound, replica, replica.send(0.0), connection, connection.loop.time(), 15)
             await exchange
-            connection = pool.reuse()
-            assert connection is not None
+            assert pool.reuse() is connection
             for late in (exchange.client_ready, exchange.client_left, exchange.cancel):
                 late()
                 kept.append(connection.open and not connection.transport.is_closing())

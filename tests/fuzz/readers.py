@@ -207,7 +207,7 @@ def _response(control: int, data: bytes) -> tuple[int, dict[bytes, bytes], bytes
         assert malformed.reason is Reason.ENGINE_MALFORMED  # noqa: PT017
         return None
     complete = reader.complete or reader.eof()
-    return reader.status, reader.headers, body, complete, reader.keep_alive
+    return reader.status, reader.headers, body, complete, reader.reusable
 
 
 def _response_by_h11(data: bytes) -> tuple[int, bytes, bool] | None:

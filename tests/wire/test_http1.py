@@ -17,7 +17,7 @@ class Read(NamedTuple):
     status: int
     body: bytes
     complete: bool
-    keep_alive: bool
+    reusable: bool
     excess: bool
 
 
@@ -29,7 +29,7 @@ def read(data: bytes, step: int) -> tuple[ResponseReader, Read]:
         body += reader.take()
         if reader.excess:
             break
-    return reader, Read(reader.status, body, reader.complete, reader.keep_alive, reader.excess)
+    return reader, Read(reader.status, body, reader.complete, reader.reusable, reader.excess)
 
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -56,11 +56,11 @@ WELL_FORMED = {
     ),
     "204": (b"HTTP/1.1 204 No Content\r\n\r\n", Read(204, b"", True, True, False)),
     "304 with a length": (b"HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n", Read(304, b"", True, True, False)),
-    "204 with a body": (b"HTTP/1.1 204 No Content\r\n\r\nabc", Read(204, b"", True, True, True)),
-    "more than was announced": (OK + b"content-length: 3\r\n\r\nabcX", Read(200, b"abc", True, True, True)),
+    "204 with a body": (b"HTTP/1.1 204 No Content\r\n\r\nabc", Read(204, b"", True, False, True)),
+    "more than was announced": (OK + b"content-length: 3\r\n\r\nabcX", Read(200, b"abc", True, False, True)),
     "a second answer": (
         OK + b"content-length: 1\r\n\r\na" + OK + b"content-length: 1\r\n\r\nb",
-        Read(200, b"a", True, True, True),
+        Read(200, b"a", True, False, True),
     ),
     "bytes behind a close": (
         OK + b"connection: close\r\ncontent-length: 1\r\n\r\nab",
@@ -114,7 +114,7 @@ def test_an_answer_without_framing_ends_with_the_connection() -> None:
     reader, _ = read(OK + b"\r\nabc", 1)
     assert reader.eof()
     assert reader.complete
-    assert not reader.keep_alive
+    assert not reader.reusable
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_the_next_answer_of_a_connection_is_read_as_by_a_new_reader(first: str, 
         reader.feed(AGAIN[second][start : start + step])
         body += reader.take()
     new, seen = read(AGAIN[second], step)
-    assert Read(reader.status, body, reader.complete, reader.keep_alive, reader.excess) == seen
+    assert Read(reader.status, body, reader.complete, reader.reusable, reader.excess) == seen
     assert (reader.headers, reader.content_length, reader.chunked) == (new.headers, new.content_length, new.chunked)
 
 
