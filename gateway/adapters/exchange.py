@@ -44,7 +44,8 @@ _DELIVERED = Ending.DELIVERED  # looked up once: a member of an Enum, named wher
 class Exchange(Promise["Delivery | None"]):
     """One request, sent at once, and the promise of its delivery, which is ``None`` if it may be sent once more.
 
-    ``begun``: the loop's time, from which its deadlines are counted. While it lives, the engine's connection belongs to it and to nothing else.
+    ``begun``: the loop's time, from which its deadlines are counted. While it lives, the engine's connection belongs to
+    it and to nothing else.
     """
 
     __slots__ = (
@@ -103,10 +104,10 @@ class Exchange(Promise["Delivery | None"]):
             self._fail(Reason.ENGINE_MALFORMED, malformed.detail)
             return
         if self._first_byte_at is None:
-            if reader.complete and reader.parts and reader.status == _OK:
-                if not self._request.stream and not self._downstream.answered:
-                    self._whole(reader)
-                    return
+            plain = reader.complete and reader.status == _OK and not self._request.stream
+            if plain and reader.parts and not self._downstream.answered:
+                self._whole(reader)
+                return
             self._first(reader)
         elif reader.parts:
             self._last = self._loop.time()

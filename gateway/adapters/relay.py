@@ -96,7 +96,7 @@ class Relay:
     async def _send(
         self, request: UpstreamRequest, inbound: Downstream, replica: EngineReplica, ticket: Ticket, *, fresh: bool
     ) -> Delivery:
-        """Try on a pooled connection unless it must be ``fresh``, and then, if the engine had closed it, on a fresh one."""
+        """Try on a pooled connection unless it must be a fresh one; on that where the engine had closed the other."""
         pool = replica.client.pool
         connection = None if fresh else pool.reuse()
         while True:

@@ -8,14 +8,43 @@ many others stand in the same piece.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from gateway.dialects.counts import USAGE
+from gateway.dialects.openai_answers import COMPLETION_COUNTS, counted, usage
 from gateway.wire.event_stream import end_of_last_event
 
+if TYPE_CHECKING:
+    from gateway.dialects.call import Usage
+
+COUNT_FROM: Final = -1024
+"""In so many bytes at the end of some events is the name of a count, if there is one in them.
+
+vLLM writes the count as the last member of its event, and behind that event nothing but ``[DONE]``; where it counts in
+each event, the last of them says the most.
+"""
+
+_NOTHING: Final[dict[str, Any]] = {}
 _NO_CHOICE = re.compile(rb'"choices":\s*\[\s*\]')
 _BLANK = re.compile(rb"\n\r?\n|\r\r")
+
+
+def take_usage(events: bytes) -> tuple[Usage | None, bytes]:
+    """Give the last count in these events, and them without those that have a count and no choice."""
+    at = events.rfind(USAGE)
+    ahead, behind = events.rfind(b"\n\n", 0, at), events.find(b"\n\n", at)
+    begin = ahead + 2 if ahead != -1 else 0
+    end = behind + 2 if behind != -1 else len(events)
+    value = _object(events[begin:end])  # read once for both, as nearly always
+    count = value.get("usage")
+    if not isinstance(count, dict):
+        return usage(events), without_usage(events)
+    if value.get("choices") == []:
+        before = events[:begin]
+        events = (without_usage(before) if before.find(USAGE, COUNT_FROM) != -1 else before) + events[end:]
+    return counted(count, COMPLETION_COUNTS), events
 
 
 def without_usage(events: bytes) -> bytes:
@@ -32,8 +61,14 @@ def without_usage(events: bytes) -> bytes:
 
 def _is_usage(event: bytes) -> bool:
     """Tell whether an event has nothing but the count."""
+    value = _object(event) if _NO_CHOICE.search(event) else _NOTHING
+    return value.get("choices") == [] and value.get("usage") is not None
+
+
+def _object(event: bytes) -> dict[str, Any]:
+    """Read the object of an event; an empty one where there is none, or where this is no one event."""
     try:
-        value = orjson.loads(event.removeprefix(b"data:")) if _NO_CHOICE.search(event) else None
+        value = orjson.loads(event.removeprefix(b"data:"))
     except orjson.JSONDecodeError:
-        return False
-    return isinstance(value, dict) and value.get("choices") == [] and value.get("usage") is not None
+        return _NOTHING
+    return value if isinstance(value, dict) else _NOTHING
