@@ -49,10 +49,10 @@ class Exchange(Promise["Delivery | None"]):
     """
 
     __slots__ = (
-        "_before", "_begun", "_collected", "_connection", "_downstream", "_events", "_first_byte_at", "_front", "_last",
-        "_loop", "_meter", "_paused", "_reader", "_replica", "_request", "_silence_s", "_size", "_spoke", "_tail",
-        "_ticket", "_write",
+        "_before", "_begun", "_collected", "_connection", "_downstream", "_events", "_first_byte_at", "_last", "_loop",
+        "_paused", "_reader", "_replica", "_request", "_silence_s", "_spoke", "_tail", "_ticket",
     )  # fmt: skip
+    # ``_before`` and ``_tail``: of a stream, the two pieces that were passed on last; of a plain answer, its ends.
 
     def __init__(
         self,
@@ -74,14 +74,11 @@ class Exchange(Promise["Delivery | None"]):
         self._connection: EngineConnection | None = connection
         self._reader = connection.reader
         self._events: EventBuffer | None = None
-        self._collected: list[bytes] | None = None
-        self._size = 0
-        self._before = self._tail = self._front = b""
+        self._collected: bytearray | None = None
+        self._before = self._tail = b""
         self._paused = False
         self._begun = self._last = self._spoke = begun
-        self._write = downstream.write
         self._first_byte_at: float | None = None
-        self._meter = request.meter
 
         # The request is sent.
         connection.receiver = downstream.exchange = self
@@ -126,9 +123,9 @@ class Exchange(Promise["Delivery | None"]):
         first_byte_s = self._loop.time() - self._begun
         downstream.start(_OK, [*request.lines, *passing_lines(reader.headers)], reader.content_length, body)
         self._give_back()
-        self._meter.body(body[:TAIL])
+        self._request.meter.body(body[:TAIL])
         if len(body) > TAIL:
-            self._meter.body(body[-TAIL:])
+            self._request.meter.body(body[-TAIL:])
         request.body = b""
         downstream.exchange = None
         downstream.finish()
@@ -145,7 +142,7 @@ class Exchange(Promise["Delivery | None"]):
             self._first_byte_at = self._last = self._loop.time()
             self._replica.answered(self._ticket, self._last)
         if reader.status != _OK:
-            self._collected = []
+            self._collected = bytearray()
             self._pass(body)
         elif not downstream.answered:
             self._start(reader, body)
@@ -160,24 +157,24 @@ class Exchange(Promise["Delivery | None"]):
             return
         body = self._counted(body)
         if body:
-            self._write(body)
+            self._downstream.write(body)
 
     def _counted(self, body: bytes) -> bytes:
         """Look for the engine's count of tokens; give what may be passed on: of an event stream, whole events."""
         events = self._events
         if events is None:
-            if not self._front and len(body) <= TAIL:
-                self._front = self._tail = body
+            if not self._before and len(body) <= TAIL:
+                self._before = self._tail = body
                 return body
-            if len(self._front) < TAIL:
-                self._front += body[: TAIL - len(self._front)]
+            if len(self._before) < TAIL:
+                self._before += body[: TAIL - len(self._before)]
             self._tail = body[-TAIL:] if len(body) >= TAIL else (self._tail + body)[-TAIL:]
             return body
         body = events.feed(body)
         if body:
             self._before, self._tail = self._tail, body
             self._spoke = self._last
-            body = self._meter.events(body)
+            body = self._request.meter.events(body)
         return body
 
     def _start(self, reader: ResponseReader, body: bytes) -> None:
@@ -192,10 +189,10 @@ class Exchange(Promise["Delivery | None"]):
         self._spoke = self._last
 
     def _collect(self, body: bytes) -> None:
-        if self._collected is not None and self._size < COLLECTED_AT_MOST:
-            self._collected.append(body[: COLLECTED_AT_MOST - self._size])
-            self._size += len(body)
-            if self._size >= COLLECTED_AT_MOST:
+        collected = self._collected
+        if collected is not None and len(collected) < COLLECTED_AT_MOST:
+            collected += body[: COLLECTED_AT_MOST - len(collected)]
+            if len(collected) == COLLECTED_AT_MOST:
                 self._detach()
                 self._end(Ending.ANSWERED)
 
@@ -218,13 +215,13 @@ class Exchange(Promise["Delivery | None"]):
         dialect = self._request.dialect
         rest = b""
         if self._events is None:
-            self._meter.body(self._front)
-            if self._tail != self._front:
-                self._meter.body(self._tail)
+            self._request.meter.body(self._before)
+            if self._tail != self._before:
+                self._request.meter.body(self._tail)
         elif rest := self._events.flush():
-            shown = self._meter.events(rest)
+            shown = self._request.meter.events(rest)
             if shown:
-                self._write(shown)
+                self._downstream.write(shown)
         self._downstream.exchange = None
         self._downstream.finish()
         whole = self._events is None or dialect.ends(self._before + self._tail + rest)
@@ -287,7 +284,7 @@ class Exchange(Promise["Delivery | None"]):
         reader = self._reader
         answer = None
         if ending is not _DELIVERED and ending is Ending.ANSWERED:
-            answer = EngineAnswer(reader.status, b"".join(self._collected or ()), retry_after(reader.headers))
+            answer = EngineAnswer(reader.status, bytes(self._collected or b""), retry_after(reader.headers))
         first_byte_s = None if self._first_byte_at is None else self._first_byte_at - self._begun
         self.keep(Delivery(ending, reason, detail, reader.status or None, answer, first_byte_s))
 
@@ -311,7 +308,7 @@ class Exchange(Promise["Delivery | None"]):
             silent = now >= self._spoke + self._silence_s
             if silent and self._silence_s and events is not None and events.at_boundary and not self._paused:
                 self._spoke = now
-                self._write(KEEP_ALIVE)
+                self._downstream.write(KEEP_ALIVE)
             self._watch()
         elif self._paused and late == "idle":
             self._downstream.transport.abort()  # the client is the one who stalls; client_left() follows

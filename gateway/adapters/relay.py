@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.adapters.exchange import Exchange
 from gateway.adapters.upload import send
-from gateway.engine.signal import signal_of
+from gateway.engine.signal import Signal, signal_of
 from gateway.ports import Delivery, Ending
 from gateway.reasons import Unavailable
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from gateway.adapters.metrics import Metrics
     from gateway.engine.replica import Ticket
     from gateway.ports import UpstreamRequest
+
+
+_DELIVERED, _GOOD, _NONE = Ending.DELIVERED, Signal.GOOD, Signal.NONE  # looked up once, as in exchange.py
 
 
 class Relay:
@@ -62,17 +65,20 @@ class Relay:
         while True:
             replica = engine.choose(request.mark, request.model, tried)
             ticket = replica.send(now())
-            reason, detail, status, exchange, delivery = None, "", None, None, None
+            exchange, shown, detail = None, _NONE, ""
             try:
-                if request.upload is None and not inbound.disconnected:
-                    exchange = self._at_once(request, inbound, replica, ticket)
-                    if exchange is not None:
-                        delivery = await exchange
+                exchange = self._at_once(request, inbound, replica, ticket)
+                delivery = None if exchange is None else await exchange
                 if delivery is None:
                     delivery = await self._send(request, inbound, replica, ticket, fresh=exchange is not None)
-                reason, detail, status = delivery.reason, delivery.detail, delivery.engine_status
+                if delivery.ending is _DELIVERED:
+                    shown = _GOOD
+                else:
+                    detail = delivery.detail
+                    shown = signal_of(delivery.engine_status, delivery.reason, detail)
             except Unavailable as failure:
-                reason, detail = failure.reason, failure.detail
+                detail = failure.detail
+                shown = signal_of(None, failure.reason, detail)
                 tried.append(replica)
                 if ticket.begun or not engine.another(tried):
                     raise
@@ -81,12 +87,14 @@ class Relay:
             finally:
                 if exchange is not None and not exchange.kept:
                     exchange.cancel()  # because this was
-                replica.end(ticket, signal_of(status, reason, detail), detail, now())
+                replica.end(ticket, shown, detail, now())
 
     def _at_once(
         self, request: UpstreamRequest, inbound: Downstream, replica: EngineReplica, ticket: Ticket
     ) -> Exchange | None:
-        """Send it on a pooled connection, as nearly always; ``None``: there is none."""
+        """Send it on a pooled connection, as nearly always; ``None`` where there is none, or more to do."""
+        if request.upload is not None or inbound.disconnected:
+            return None
         connection = replica.client.pool.reuse()
         if connection is None:
             return None

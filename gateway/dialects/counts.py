@@ -24,31 +24,17 @@ _LONGEST_USAGE = 4096
 _decoder = json.JSONDecoder()
 
 
-def last_count(data: bytes) -> dict[str, Any] | None:
-    """Give the last count in a piece of an answer; ``None`` where there is none."""
-    at = data.rfind(USAGE)
-    if at == -1:
-        return None
-    found = _object(data, at)
-    return next(counts(data), None) if found is None else found
-
-
 def counts(data: bytes) -> Iterator[dict[str, Any]]:
     """Give each count in a piece of an answer, the last first; what is no object is passed over."""
     at = data.rfind(USAGE)
     while at != -1:
-        found = _object(data, at)
+        found = count_at(data, at)
         if found is not None:
             yield found
         at = data.rfind(USAGE, 0, at)
 
 
-def count(value: Any) -> int | None:  # noqa: ANN401  (any JSON value)
-    """Give a number of tokens; ``None`` for what is none."""
-    return value if type(value) is int and value >= 0 else None
-
-
-def _object(data: bytes, at: int) -> dict[str, Any] | None:
+def count_at(data: bytes, at: int) -> dict[str, Any] | None:
     """Read the object under the name that is found here; ``None`` if it is no name, or stands before none."""
     if at and data[at - 1] not in _BEFORE_NAME:
         return None
@@ -66,3 +52,8 @@ def _object(data: bytes, at: int) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def count(value: Any) -> int | None:  # noqa: ANN401  (any JSON value)
+    """Give a number of tokens; ``None`` for what is none."""
+    return value if type(value) is int and value >= 0 else None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gateway.dialects.call import Usage
-from gateway.dialects.counts import count, last_count
+from gateway.dialects.counts import USAGE, count, count_at, counts
 from gateway.reasons import PUBLIC
 from gateway.wire import strict_json
 
@@ -78,14 +78,17 @@ def engine_message(body: bytes) -> str | None:
 
 def usage(data: bytes, names: Counts = COMPLETION_COUNTS) -> Usage | None:
     """Find the last count of tokens in a body or in some whole events; ``None`` without one."""
-    found = last_count(data)
+    at = data.rfind(USAGE)
+    if at == -1:
+        return None
+    found = count_at(data, at)  # the last, as nearly always: to begin looking for all of them costs as much again
+    if found is None:
+        found = next(counts(data), None)
     return None if found is None else counted(found, names)
 
 
-def counted(value: Any, names: Counts) -> Usage | None:  # noqa: ANN401  (any JSON value)
-    """Read a count of tokens under the names that its API has; ``None`` from what is no object."""
-    if not isinstance(value, dict):
-        return None
+def counted(value: dict[str, Any], names: Counts) -> Usage:
+    """Read a count of tokens under the names that its API has."""
     # Without a call for each number, and by position: it is read from every answer.
     prompt, completion, details = value.get(names.prompt), value.get(names.completion), value.get(names.details)
     return Usage(
