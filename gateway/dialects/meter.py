@@ -42,11 +42,14 @@ class Meter:
         self._deltas += data.count(self._delta)
         if data.rfind(USAGE, self._count_from) == -1:  # as nearly always, and to ask the dialect costs twice the search
             return data
-        usage, shown = self._dialect.take_usage(data)
+        if self._hides:
+            usage, shown = self._dialect.take_usage(data)
+        else:
+            usage, shown = self._dialect.usage(data), data
         if usage is None:
             return data
         self.usage = usage if self.usage is None else usage.after(self.usage)
-        return shown if self._hides else data
+        return shown
 
     def body(self, end: bytes) -> None:
         """Read the end of a plain answer."""

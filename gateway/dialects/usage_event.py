@@ -33,30 +33,33 @@ _BLANK = re.compile(rb"\n\r?\n|\r\r")
 
 def take_usage(events: bytes) -> tuple[Usage | None, bytes]:
     """Give the last count in these events, and them without those that have a count and no choice."""
-    at = events.rfind(USAGE)
-    ahead, behind = events.rfind(b"\n\n", 0, at), events.find(b"\n\n", at)
-    begin = ahead + 2 if ahead != -1 else 0
-    end = behind + 2 if behind != -1 else len(events)
+    begin, end = _event_at(events, events.rfind(USAGE))
     value = _object(events[begin:end])  # read once for both, as nearly always
     count = value.get("usage")
     if not isinstance(count, dict):
         return usage(events), without_usage(events)
+    before = events[:begin]
+    if before.find(USAGE, COUNT_FROM) != -1:
+        before = without_usage(before)
     if value.get("choices") == []:
-        before = events[:begin]
-        events = (without_usage(before) if before.find(USAGE, COUNT_FROM) != -1 else before) + events[end:]
-    return counted(count, COMPLETION_COUNTS), events
+        begin = end
+    return counted(count, COMPLETION_COUNTS), before + events[begin:]
 
 
 def without_usage(events: bytes) -> bytes:
     """Give the events without those that have a count and no choice."""
     begin = len(events)
     while (at := events.rfind(USAGE, 0, begin)) != -1:
-        begin = end_of_last_event(events[:at])
-        blank = _BLANK.search(events, at)
-        end = blank.end() if blank else len(events)
+        begin, end = _event_at(events, at)
         if _is_usage(events[begin:end]):
             events = events[:begin] + events[end:]
     return events
+
+
+def _event_at(events: bytes, at: int) -> tuple[int, int]:
+    """Give where the event begins and ends in which this is."""
+    blank = _BLANK.search(events, at)
+    return end_of_last_event(events[:at]), blank.end() if blank else len(events)
 
 
 def _is_usage(event: bytes) -> bool:
