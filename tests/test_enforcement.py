@@ -27,6 +27,7 @@ from gateway.policy.cache_salt import CacheSalts
 from gateway.policy.model import Deadlines, Endpoint, ParameterRules
 from gateway.ports import Delivery, Ending, EngineAnswer, Ports, UpstreamRequest
 from gateway.reasons import ANSWERS, Malformed, Reason, Unavailable
+from gateway.wire.field_lines import NO_FIELDS, FieldLines
 from gateway.wire.hosts import HostRule
 from tests.policy.planes import PARTNER, client, plane, principal
 from tests.simulators.prover import Prover
@@ -56,7 +57,7 @@ class Door:
     method: str = "POST"
     target: bytes = b"/v1/chat/completions"
     http_version: str = "1.1"
-    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    headers: FieldLines = NO_FIELDS
     peer: str | None = "192.0.2.1"
     certificate: str | None = None
     refusal: Malformed | None = None
@@ -109,6 +110,10 @@ class Gatehouse:
         self._principals = principals
         self._remembers = remembers
         self.asked = 0
+        self.known_fields: dict[bytes, Principal] = {}
+
+    def recognize(self, field: bytes, now: float) -> Principal | None:
+        return self.known_fields.get(field)
 
     def known(self, credential: Credential, now: float) -> Principal | None:
         found = self._principals.get(credential.text)
@@ -314,7 +319,7 @@ def ask(
         **{name.replace("_", "-"): value for name, value in headers.items()},
     }
     raw = [(name.encode(), value.encode()) for name, value in fields.items() if value is not None]
-    return Door(method, target, headers=raw, body=data)
+    return Door(method, target, headers=FieldLines.of(raw), body=data)
 
 
 def models(target: bytes = b"/v1/models", **headers: str | None) -> Door:
@@ -1021,7 +1026,7 @@ async def test_without_origins_a_preflight_is_405_and_no_answer_speaks_of_pages(
     ],
 )
 async def test_whatever_the_answer_a_page_of_a_listed_origin_may_read_it(door: Door, status: int) -> None:
-    door.headers.append((b"origin", PAGE.encode()))
+    door.headers = FieldLines.of([*door.headers.pairs(), (b"origin", PAGE.encode())])
     await pages().serve(door)
     assert told(door)[0] == status
     assert told(door)[1]["access-control-allow-origin"] == PAGE

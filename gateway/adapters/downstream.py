@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import socket
 import struct
-from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
     from gateway.adapters.edge import EdgeProtocol
+    from gateway.wire.field_lines import FieldLines
 
 FLUSH_AT_MOST_S = 5.0
 """Seconds that a cut-off stream may take to deliver its last event."""
 
-_NAME = itemgetter(0)
 _RESET = struct.pack("ii", 1, 0)  # linger for no time at all: the kernel sends a reset
 
 
@@ -62,7 +61,7 @@ class Downstream:
         method: str,
         target: bytes,
         http_version: str,
-        headers: list[tuple[bytes, bytes]],
+        headers: FieldLines,
     ) -> None:
         self.edge = edge
         self.transport = edge.transport
@@ -73,8 +72,8 @@ class Downstream:
         self.headers = headers
         self.peer = edge.peer
         self.keep_alive = False
-        # RFC 9110 §10.1.1; another expectation is refused before anybody reads a body.
-        self.expects_continue = b"expect" in map(_NAME, headers) and http_version == "1.1"
+        # RFC 9110 §10.1.1; another expectation is refused before anybody reads a body. No plain head has one.
+        self.expects_continue = headers.plain is None and http_version == "1.1" and headers.has(b"expect")
         self.refusal: Malformed | None = None
         self.body_fault: Malformed | None = None
         self.exchange: Exchange | None = None

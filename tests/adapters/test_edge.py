@@ -146,7 +146,7 @@ async def test_chunks_arrive_as_one_body_without_extensions_and_trailers(pause_s
     seen: list[list[tuple[bytes, bytes]]] = []
 
     async def note(request: Downstream) -> None:
-        seen.append(request.headers)
+        seen.append(request.headers.pairs())
         await echo(request)
 
     data = CHUNKED + b"2;a=b\r\nab\r\n1\r\nc\r\n0\r\nauthorization: Bearer x\r\nhost: evil\r\n\r\n"
