@@ -43,14 +43,15 @@ class Downstream:
     """The server's side of one request.
 
     ``refusal`` is set where the connection's parser could not read the head, ``body_fault`` where it could not read on
-    behind it. ``body``: what arrived and was not read yet; ``more_body``: the rest follows. ``answered``: the status
+    behind it. ``body``: what arrived and was not read yet; ``more_body``: the rest follows. ``arrival``: somebody waits
+    for more of it, and was not told yet that there is some. ``answered``: the status
     line is on its way, so that a failure can only cut the answer off. ``complete``: the answer is out to its end, or
     cut off. ``disconnected``: the client left before that. ``keep_alive``: whether the connection goes on behind the
     answer.
     """
 
     __slots__ = (
-        "_arrival", "_chunked", "_late", "_until_close", "answered", "body", "body_fault", "bytes_in", "bytes_out",
+        "_chunked", "_late", "_until_close", "answered", "arrival", "body", "body_fault", "bytes_in", "bytes_out",
         "complete", "disconnected", "edge", "exchange", "expects_continue", "flow", "headers", "http_version",
         "keep_alive", "lines", "method", "more_body", "peer", "refusal", "target", "transport",
     )  # fmt: skip
@@ -77,7 +78,7 @@ class Downstream:
         self.refusal: Malformed | None = None
         self.body_fault: Malformed | None = None
         self.exchange: Exchange | None = None
-        self.body = bytearray()
+        self.body: bytes | bytearray = b""
         self.more_body = True
         self.answered = False
         self.complete = False
@@ -87,7 +88,7 @@ class Downstream:
         self.bytes_out = 0
         self._chunked = False
         self._until_close = False
-        self._arrival: Promise[None] | None = None
+        self.arrival: Promise[None] | None = None
         self._late = False
 
     @property
@@ -100,15 +101,10 @@ class Downstream:
         """Whether the client reads too slowly for more to be written now."""
         return self.flow.write_paused
 
-    @property
-    def reading(self) -> bool:
-        """Whether somebody waits for more of the body, and was not told yet that there is some."""
-        return self._arrival is not None
-
     def wake(self) -> None:
         """Tell who reads the body that there is more of it, or never will be: in the next turn, behind the parser."""
-        if self._arrival is not None:
-            arrival, self._arrival = self._arrival, None
+        if self.arrival is not None:
+            arrival, self.arrival = self.arrival, None
             self.edge.loop.call_soon(arrival.keep, None)
 
     def _too_late(self) -> None:
@@ -124,10 +120,10 @@ class Downstream:
         self._look(at_most)
         if self.more_body:
             await self._arrive(at_most)
-        body = bytes(self.body)
-        self.body.clear()
-        self.flow.resume_reading()  # a large body paused it; from here on a leave must be seen
-        return body
+        body, self.body = self.body, b""
+        if self.flow.read_paused:
+            self.flow.resume_reading()  # a large body paused it; from here on a leave must be seen
+        return body if type(body) is bytes else bytes(body)
 
     async def _arrive(self, at_most: int) -> None:
         """Wait until the body is there. Raises as ``read_body`` does."""
@@ -144,7 +140,7 @@ class Downstream:
         self._check()
         self.bytes_in = len(self.body)
         if self.bytes_in > at_most:
-            self.body.clear()
+            self.body = b""
             raise Malformed(Reason.BODY_TOO_LARGE, f"more than {at_most} bytes")
 
     def _check(self) -> None:
@@ -163,11 +159,11 @@ class Downstream:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self.flow.resume_reading()
         arrival: Promise[None] = Promise()
-        self._arrival = arrival
+        self.arrival = arrival
         try:
             await arrival
         finally:
-            self._arrival = None
+            self.arrival = None
 
     async def pieces(self, at_most: int) -> AsyncGenerator[bytes, None]:
         """Read the request body in pieces; while one is looked at, the client can send one more and then waits.
@@ -190,7 +186,7 @@ class Downstream:
         while self.more_body and not self.body:
             await self._more()
             self._check()
-        part, self.body = bytes(self.body), bytearray()
+        part, self.body = bytes(self.body), b""
         self.bytes_in += len(part)
         if self.bytes_in > at_most:
             raise Malformed(Reason.BODY_TOO_LARGE, f"more than {at_most} bytes")
