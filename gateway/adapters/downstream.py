@@ -117,9 +117,10 @@ class Downstream:
         Raises ``Malformed`` with ``BODY_TOO_LARGE``, ``REQUEST_TIMEOUT`` or the parser's reason; ``ConnectionError``
         when the client left.
         """
-        self._look(at_most)
-        if self.more_body:
+        # A body with a fault has an end that is missing.
+        if self.more_body or self.complete or self.disconnected or len(self.body) > at_most:
             await self._arrive(at_most)
+        self.bytes_in = len(self.body)
         body, self.body = self.body, b""
         if self.flow.read_paused:
             self.flow.resume_reading()  # a large body paused it; from here on a leave must be seen
@@ -127,6 +128,7 @@ class Downstream:
 
     async def _arrive(self, at_most: int) -> None:
         """Wait until the body is there. Raises as ``read_body`` does."""
+        self._look(at_most)
         timer = self.edge.loop.call_later(self.edge.limits.body_s, self._too_late)
         try:
             while self.more_body:
@@ -243,7 +245,8 @@ class Downstream:
         if self._chunked:
             self.transport.write(b"0\r\n\r\n")
         self.complete = True
-        self.wake()
+        if self.arrival is not None:
+            self.wake()
         self.edge.answered(self)
 
     def cut_off(self, last: bytes = b"") -> None:

@@ -105,20 +105,18 @@ class RequestHeaders(NamedTuple):
         if plain is None or host is None or http_version != "1.1":
             return cls.parse(fields.pairs(), http_version=http_version, hosts=hosts)
         _, authorization_at, type_at, length_at = plain
-        values = looked_at = fields.values
+        values = fields.values
         authorization = known_as = None
         size = 0
         if authorization_at is not None:
             authorization = values[authorization_at]
             if len(authorization) >= _SHORTEST_TOKEN:
-                known_as = sha256(authorization).digest()
-                if known_as in known:
-                    size = len(authorization)
-                    looked_at = values.copy()
-                    del looked_at[authorization_at]
-                else:
-                    known_as = None
-        octets = _BETWEEN.join(looked_at)
+                digest = sha256(authorization).digest()
+                if digest in known:
+                    known_as, size = digest, len(authorization)
+                    values = values.copy()
+                    values[authorization_at] = b""  # each of its octets was looked at
+        octets = _BETWEEN.join(values)
         digits = None if length_at is None else values[length_at]
         if (
             len(octets) + size > _LONGEST_PLAIN

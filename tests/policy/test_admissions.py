@@ -6,10 +6,11 @@ from dataclasses import replace
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
-from gateway.identity.principal import CredentialKind
+from gateway.identity.principal import CredentialKind, Principal
 from gateway.policy.admissions import Admissions
 from gateway.policy.decide import admit
 from gateway.policy.decision import Deny, Grant
+from gateway.policy.model import Key
 from gateway.reasons import Reason
 from tests.policy.planes import client, plane, principal
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from gateway.policy.model import Endpoint, Plane
 
 DAY = "2026-11-30"
+SHA256 = "ab" * 32
 
 
 def endpoints(rules: Plane) -> list[Endpoint]:
@@ -50,15 +52,23 @@ def test_where_the_address_counts_it_is_looked_at_each_time() -> None:
     assert denied.reason is Reason.ADDRESS_NOT_ACCEPTED
 
 
-def test_a_refusal_and_a_key_are_not_remembered() -> None:
+def test_a_refusal_is_not_remembered() -> None:
     rules = plane(clients=[client("acme")])
     admissions, chat = Admissions(rules), endpoints(rules)[0]
     stranger = principal("nobody")
     assert admissions.admit(chat, stranger, None, DAY, b"hash") is not admissions.admit(
         chat, stranger, None, DAY, b"hash"
     )
-    key = replace(principal("acme"), kind=CredentialKind.API_KEY)
-    assert isinstance(admissions.admit(chat, key, None, DAY, b"hash"), Deny)
+
+
+def test_the_last_day_of_a_key_is_looked_at_each_time() -> None:
+    rules = plane(clients=[client("batch", caller="keys", id=None, keys=(Key(SHA256, DAY),))])
+    admissions, chat = Admissions(rules), endpoints(rules)[0]
+    holder = Principal("keys", CredentialKind.API_KEY, SHA256)
+    assert isinstance(admissions.admit(chat, holder, None, DAY, b"hash"), Grant)
+    denied = admissions.admit(chat, holder, None, "2026-12-01", b"hash")
+    assert isinstance(denied, Deny)
+    assert denied.reason is Reason.CREDENTIAL_INVALID
 
 
 def test_the_memory_is_bounded() -> None:
