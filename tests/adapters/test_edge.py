@@ -529,6 +529,21 @@ async def test_the_version_is_handed_on_for_the_headers_to_be_judged(version: st
     assert seen == [version]
 
 
+@pytest.mark.parametrize("field", ["connection: keep-alive", "Proxy-Connection: keep-alive", "x: y"])
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+async def test_no_field_that_keeps_a_connection_makes_another_version_of_it(version: str, field: str) -> None:
+    """The version is only asked for where it does not follow from what llhttp says of the connection."""
+    seen: list[str] = []
+
+    async def note(request: Downstream) -> None:
+        seen.append(request.http_version)
+        await refuse(request)
+
+    async with serving(note) as server:
+        await server.ask(get("/", field, version=version))
+    assert seen == [version]
+
+
 async def test_continue_is_said_when_the_body_is_wanted() -> None:
     async with serving(echo) as server, server.client() as client:
         client.send(post(b"abc", "expect: 100-continue")[:-3])
