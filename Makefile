@@ -27,7 +27,7 @@ ifneq ($(shell test -x $(PY) && $(PY) -c 'print("runs")' 2>/dev/null && cat $(BU
 $(shell rm -f $(BUILT))
 endif
 
-.PHONY: help demo test check coverage-mirror test-long test-idp test-valkey test-clients test-vllm test-peers fuzz bench lock clean
+.PHONY: help demo test check coverage-mirror test-long test-idp test-valkey test-clients test-vllm test-pythons test-peers fuzz bench lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -89,6 +89,14 @@ test-clients: .venv-clients/built  ## LangChain and LiteLLM as partners have the
 test-vllm: $(STAMP)  ## the gateway in front of a real vLLM on the CPU, which this installs (python3.11, 4 minutes)
 	$(PY) -m pytest tests/vllm
 
+# What differs between Pythons is asyncio, ssl, sockets and processes: a minute of each, without what waits long for little.
+SOCKETS := tests/adapters $(patsubst %,--ignore=tests/adapters/test_%.py,authenticator engine_watch jwks)
+STREAMS := $(addprefix tests/,test_app.py test_cli.py test_listener.py test_process.py test_supervisor.py) \
+	$(addprefix tests/e2e/test_,apis.py faults.py found.py queue.py texts.py tls.py workers.py)
+
+test-pythons: $(STAMP)  ## the data path on every other Python of 3.11 to 3.14 that PATH or pyenv has (75 s each); NEWEST=1: one
+	@tools/pythons.sh .venv-pythons $(PY) "$(NEWEST)" "$(SOCKETS)" "$(STREAMS)"
+
 test-peers: $(STAMP) .venv-peers/built  ## nginx, Envoy and vllm-router under the raw cases of the corpus, LiteLLM as an engine; CI=true: none may be missing
 	$(PY) -m tests.peers.compare
 	$(PY) -m pytest tests/peers
@@ -122,5 +130,5 @@ lock:  ## write the lock files anew from pyproject.toml; UPGRADE=--upgrade takes
 LOCK = --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(UPGRADE)
 
 clean:  ## remove what the targets made
-	rm -rf .venv .venv-vllm .venv-clients .venv-fuzz .venv-peers .fuzz tests/idp/node_modules .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build
+	rm -rf .venv .venv-vllm .venv-clients .venv-fuzz .venv-peers .venv-pythons .fuzz tests/idp/node_modules .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

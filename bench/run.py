@@ -252,6 +252,13 @@ def arguments(table: dict[str, Any]) -> argparse.Namespace:
     return a
 
 
+def resolved(table: dict[str, Any], name: str) -> dict[str, Any]:
+    """Give the entry of a candidate, with what it takes over from the one that it is ``like``."""
+    entry = table[name]
+    other = table.get(entry.get("like", ""), {})
+    return {**other, **entry, "env": {**other.get("env", {}), **entry.get("env", {})}}
+
+
 def main() -> int:
     """Measure, print the tables, then the goals. Status 1 when the project itself failed or lost a request."""
     table = tomllib.loads((BENCH / "candidates.toml").read_text())
@@ -271,14 +278,16 @@ def main() -> int:
         "keys": str(folder),
         "python": a.python,
         "engine": f"127.0.0.1:{ENGINE_PORT}",
+        "engine_socket": str(OUT / "engine.sock"),
         "issuer": f"http://127.0.0.1:{ISSUER_PORT}",
         "token": (folder / "rs256.jwt").read_text(),
         "api_key": (folder / "api.key").read_text(),
     }
-    group = [Candidate(name, table[name], values) for name in a.candidates]
+    group = [Candidate(name, resolved(table, name), values) for name in a.candidates]
     results: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    (OUT / "audit.jsonl").unlink(missing_ok=True)
-    engine = process.start(a.load_core, [str(BIN / "engine"), str(ENGINE_PORT)])
+    for records in OUT.glob("audit*.jsonl"):
+        records.unlink()
+    engine = process.start(a.load_core, [str(BIN / "engine"), str(ENGINE_PORT), values["engine_socket"]])
     issuer = serve_keys(folder)
     try:
         up = bring_up(group, a.gateway_core)

@@ -30,6 +30,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -353,6 +354,18 @@ static void on_event(struct conn *c, uint32_t events) {
         read_from(c);
 }
 
+static int listen_at(const char *path) {
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
+    unlink(path);
+    if (bind(fd, (void *)&a, sizeof a) || listen(fd, 4096)) {
+        perror("engine");
+        exit(1);
+    }
+    return fd;
+}
+
 static int listen_on(int port) {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), one = 1;
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -365,18 +378,21 @@ static int listen_on(int port) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 2) {
-        fprintf(stderr, "usage: engine PORT\n");
+    if (argc != 2 && argc != 3) {
+        fprintf(stderr, "usage: engine PORT [PATH]\n");
         return 2;
     }
     signal(SIGPIPE, SIG_IGN);
     completion_len = sprintf(completion, HEAD_OF "content-length: %zu\r\ncontent-type: application/json\r\n\r\n%s",
                              strlen(COMPLETION), COMPLETION);
     models_len = sprintf(models, HEAD_OF "content-length: %zu\r\ncontent-type: application/json\r\n\r\n%s", strlen(MODELS), MODELS);
-    int listener = listen_on(atoi(argv[1]));
+    int listener = listen_on(atoi(argv[1])), local = argc == 3 ? listen_at(argv[2]) : -1;
     poller = epoll_create1(0);
     struct epoll_event e = {.events = EPOLLIN, .data.fd = listener}, events[512];
     epoll_ctl(poller, EPOLL_CTL_ADD, listener, &e);
+    e.data.fd = local;
+    if (local >= 0)
+        epoll_ctl(poller, EPOLL_CTL_ADD, local, &e);
     for (;;) {
         int64_t wait = n_eager ? 0 : n_heap ? heap[0].due - now() : INT64_MAX / 2;
         if (wait < 0)
@@ -385,8 +401,8 @@ int main(int argc, char **argv) {
         int n = epoll_pwait2(poller, events, 512, &timeout, NULL);
         for (int i = 0; i < n; i++) {
             struct conn *c = conns[events[i].data.fd];
-            if (events[i].data.fd == listener)
-                accept_all(listener);
+            if (events[i].data.fd == listener || events[i].data.fd == local)
+                accept_all(events[i].data.fd);
             else if (c && !c->dead)
                 on_event(c, events[i].events);
         }

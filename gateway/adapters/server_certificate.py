@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+import time
 from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, cast
 
 import structlog
-from cryptography.x509 import load_pem_x509_certificates
+from cryptography.x509 import load_der_x509_certificate, load_pem_x509_certificates
 
 from gateway.adapters.listening import Unusable
 
@@ -97,13 +98,14 @@ class ServerCertificate:
 class _Handshake(ssl.SSLObject):
     """Says why a handshake failed, as far as TLS has a word for it (RFC 8446 §6.2).
 
-    OpenSSL writes the alert, and event loops close the connection before they have sent it.
+    OpenSSL writes the alert, and event loops close the connection before they have sent it. It also lets a client of
+    TLS 1.2 go on with a session, whose certificate it does not look at again.
     """
 
     outgoing: ssl.MemoryBIO
 
     def do_handshake(self) -> None:
-        """Go on with the handshake."""
+        """Go on with the handshake. Raises ``SSLError``, also where a session outlived its certificate."""
         try:
             super().do_handshake()
         except ssl.SSLWantReadError:
@@ -114,6 +116,17 @@ class _Handshake(ssl.SSLObject):
                 with contextlib.suppress(OSError):
                     line.send(self.outgoing.read())
             raise
+        shown = self.getpeercert(binary_form=True) if self.session_reused else None
+        if shown is not None and not _is_good(shown):
+            raise ssl.SSLCertVerificationError("the certificate of this session has expired")
+
+
+def _is_good(der: bytes) -> bool:
+    """Tell whether a certificate has not expired; of one that only OpenSSL can read this cannot be told."""
+    try:
+        return time.time() < load_der_x509_certificate(der).not_valid_after_utc.timestamp()
+    except ValueError:
+        return False
 
 
 class _ServerSide(ssl.SSLContext):
@@ -137,8 +150,10 @@ def server_side(files: TlsFiles) -> ssl.SSLContext:
     """Make what handshakes are made with. Raises ``Unusable``.
 
     TLS 1.2 and 1.3, no renegotiation (RFC 9325 §3.5), HTTP/1.1 alone (RFC 7301). Where clients must show certificates
-    no session is taken up again, so that each connection shows one that is good at that time. It is not made by
-    ``create_default_context``, which would write keys to wherever ``SSLKEYLOGFILE`` says.
+    there are no tickets. OpenSSL remembers sessions of TLS 1.2 by their number all the same, and Python cannot tell it
+    not to: one is taken up again only while its certificate is good, and never behind a change of the files, which
+    makes another context. It is not made by ``create_default_context``, which would write keys to wherever
+    ``SSLKEYLOGFILE`` says.
     """
     _warn_of_others(files)
     tls = _ServerSide(ssl.PROTOCOL_TLS_SERVER)

@@ -68,23 +68,51 @@ def test_with_an_authority_every_client_must_show_a_certificate(pair: Pair, auth
     assert len(tls.get_ca_certs()) == 1, "and nobody vouches but who was named"
 
 
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_session_is_not_taken_up_again_where_certificates_are_shown(
-    pair: Pair, authority: Authority, version: ssl.TLSVersion
-) -> None:
-    """It would go on with a certificate that may have expired since."""
-    served = ServerCertificate(files(pair, authority.ca)).current
+def showing(authority: Authority, shown: Pair, version: ssl.TLSVersion) -> ssl.SSLContext:
+    """Make a client that shows a certificate, and remembers its sessions."""
     tls = ssl.create_default_context(cafile=authority.ca)
     tls.maximum_version = version
-    shown = authority.client()
     tls.load_cert_chain(shown.cert, shown.key)
-    first = handshake(tls, served)
+    return tls
+
+
+def test_tls_13_takes_up_no_session_again_where_certificates_are_shown(pair: Pair, authority: Authority) -> None:
+    """It would go on with a certificate that may have expired since."""
+    served = ServerCertificate(files(pair, authority.ca)).current
+    tls = showing(authority, authority.client(), ssl.TLSVersion.TLSv1_3)
+    first, _still_open = handshake(tls, served)
     assert first.session is not None
-    assert not handshake(tls, served, first.session).session_reused
+    assert not handshake(tls, served, first.session)[0].session_reused
 
 
-def handshake(tls: ssl.SSLContext, served: ssl.SSLContext, session: ssl.SSLSession | None = None) -> ssl.SSLObject:
-    """Bring two ends together in memory; give the client's."""
+def test_a_session_of_tls_12_is_not_taken_up_again_when_its_certificate_has_expired(
+    pair: Pair, authority: Authority
+) -> None:
+    """The other ends stay open: OpenSSL forgets the sessions of connections that break off."""
+    served = ServerCertificate(files(pair, authority.ca)).current
+    tls = showing(authority, authority.client(lasts=timedelta(seconds=3)), ssl.TLSVersion.TLSv1_2)
+    first, _still_open = handshake(tls, served)
+    _, second = handshake(tls, served, first.session)
+    assert second.session_reused
+    time.sleep(3.1)
+    with pytest.raises(ssl.SSLCertVerificationError, match="the certificate of this session has expired"):
+        handshake(tls, served, first.session)
+
+
+def test_no_session_is_taken_up_again_behind_a_change_of_the_files(pair: Pair, authority: Authority) -> None:
+    """Whoever signed its certificate may be believed no more."""
+    certificate = ServerCertificate(files(pair, authority.ca))
+    tls = showing(authority, authority.client(), ssl.TLSVersion.TLSv1_2)
+    first, _still_open = handshake(tls, certificate.current)
+    authority.server()
+    certificate.refresh()
+    assert not handshake(tls, certificate.current, first.session)[0].session_reused
+
+
+def handshake(
+    tls: ssl.SSLContext, served: ssl.SSLContext, session: ssl.SSLSession | None = None
+) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """Bring two ends together in memory; give the client's and the server's."""
     here, there, out_here, out_there = (ssl.MemoryBIO() for _ in range(4))
     client = tls.wrap_bio(here, out_here, server_hostname="localhost", session=session)
     server = served.wrap_bio(there, out_there, server_side=True)
@@ -95,7 +123,7 @@ def handshake(tls: ssl.SSLContext, served: ssl.SSLContext, session: ssl.SSLSessi
             to.write(sent.read())
     with contextlib.suppress(ssl.SSLWantReadError):
         client.read()  # where 1.3 would have its tickets
-    return client
+    return client, server
 
 
 def test_a_client_is_told_by_an_alert_why_its_handshake_failed(pair: Pair, authority: Authority) -> None:

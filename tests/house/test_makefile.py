@@ -86,6 +86,7 @@ def test_a_python_named_by_hand_is_the_only_one_tried(tmp_path: Path) -> None:
         "test-valkey",
         "test-clients",
         "test-vllm",
+        "test-pythons",
         "bench",
     ],
 )
@@ -122,7 +123,10 @@ def test_continuous_integration_runs_what_people_run() -> None:
         run for line in script.splitlines() if not line.endswith("&") for run in re.findall(r"make ([^\"]+)", line)
     ]
     assert " ".join(waited_for).split() == [
+        ".venv/installed",
         "test",
+        "test-pythons",
+        "NEWEST=1",
         "check",
         "coverage-mirror",
         "test-idp",
