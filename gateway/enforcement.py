@@ -195,7 +195,7 @@ class Enforcement(Generic[InboundT]):
         record.endpoint = endpoint.name
         if endpoint.dialect not in DIALECTS:
             return Deny(Reason.NO_SUCH_ENDPOINT, record=f"dialect {endpoint.dialect} is not served by this version")
-        visitor = None if known_as is None else gatehouse.recognized(known_as, inbound.peer)
+        visitor = None if known_as is None else gatehouse.recognized(known_as, inbound.peer, record.time)
         if visitor is not None:
             record.credential = visitor.principal.kind._value_
             return _Reading(endpoint, headers, visitor)

@@ -73,12 +73,12 @@ class Gatehouse:
         self.takes_proofs = takes_proofs(plane.callers.values())
         self.known_fields: Container[bytes] = () if self._edge else authenticator.known_fields
 
-    def recognized(self, field: bytes, peer: str | None) -> Visitor | None:
-        """Tell who it is by the SHA-256 of a field in ``known_fields``, the only credential of its request.
+    def recognized(self, field: bytes, peer: str | None, now: float) -> Visitor | None:
+        """Tell who it is by the SHA-256 of a field in ``known_fields``, the only credential of a request of now.
 
         ``None``: whoever reads the credential finds out, as where the proof has expired or is bound to a key.
         """
-        principal = self._authenticator.recognize(field, self._clock.now())
+        principal = self._authenticator.recognize(field, now)
         if principal is None or principal.bound_to is not None:
             return None
         return tuple.__new__(Visitor, (principal, peer))  # half the price of a call with names

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
@@ -1128,3 +1129,41 @@ async def test_no_file_is_made_for_json() -> None:
     house = House()
     await house.serve(ask())
     assert house.spools == []
+
+
+# Who is recognized
+
+
+LONG = "t" * 200
+
+
+def recognizing(found: Principal) -> House:
+    house = House()
+    house.gatehouse.known_fields[sha256(b"Bearer " + LONG.encode()).digest()] = found
+    return house
+
+
+async def test_who_is_recognized_by_the_field_is_not_identified_again() -> None:
+    house = recognizing(principal())
+    record = await house.serve(ask(credential=LONG))
+    assert (record.client, record.credential, record.status) == ("acme", principal().kind.value, 200)
+    assert house.gatehouse.asked == 0
+
+
+@pytest.mark.parametrize(
+    "more, reason",
+    [
+        ({"cf_access_jwt_assertion": "a.b.c"}, Reason.CREDENTIAL_AMBIGUOUS),
+        ({"x_request_id": "mine"}, Reason.CREDENTIAL_INVALID),
+    ],
+)
+async def test_a_field_that_is_known_counts_for_nothing_beside_one_that_asks_for_a_longer_look(
+    more: dict[str, Any], reason: Reason
+) -> None:
+    """The authenticator of this test knows the field and not the token, so the long way ends in a refusal."""
+    house = recognizing(principal())
+    assert (await house.serve(ask(credential=LONG, **more))).reason is reason
+
+
+async def test_who_is_recognized_is_refused_as_anybody() -> None:
+    assert (await recognizing(principal("nobody")).serve(ask(credential=LONG))).reason is Reason.CLIENT_UNKNOWN

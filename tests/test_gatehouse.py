@@ -319,14 +319,14 @@ async def test_a_field_that_is_recognized_names_its_visitor() -> None:
     house = House(CORP)
     house.roll.known_fields[b"hash"] = principal()
     assert house.gatehouse.known_fields is house.roll.known_fields
-    assert house.gatehouse.recognized(b"hash", "192.0.2.1") == Visitor(principal(), "192.0.2.1")
-    assert house.gatehouse.recognized(b"other", "192.0.2.1") is None
+    assert house.gatehouse.recognized(b"hash", "192.0.2.1", NOW) == Visitor(principal(), "192.0.2.1")
+    assert house.gatehouse.recognized(b"other", "192.0.2.1", NOW) is None
 
 
 async def test_a_token_that_is_bound_to_a_key_and_one_behind_an_edge_are_recognized_by_nothing_alone() -> None:
     bound = House(BOUND)
     bound.roll.known_fields[b"hash"] = principal(bound_to=Confirmation("dpop", "key"))
-    assert bound.gatehouse.recognized(b"hash", "192.0.2.1") is None
+    assert bound.gatehouse.recognized(b"hash", "192.0.2.1", NOW) is None
     behind = House(CORP, edge=EDGE)
     behind.roll.known_fields[b"hash"] = principal()
     assert b"hash" not in behind.gatehouse.known_fields

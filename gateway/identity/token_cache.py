@@ -42,7 +42,7 @@ class TokenCache:
         """Keep a proof that has an end; one without an end is not kept."""
         if principal.expires_at is None:
             return
-        self.proofs[self._key(token)] = (principal.expires_at, principal)
+        self.proofs[self._key(token)] = (float(principal.expires_at), principal)
         if len(self.proofs) > self._most:
             self.proofs.popitem(last=False)
 
