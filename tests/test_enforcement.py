@@ -1134,18 +1134,18 @@ async def test_no_file_is_made_for_json() -> None:
 # Who is recognized
 
 
-LONG = "t" * 200
+SHOWN = "t" * 200
 
 
 def recognizing(found: Principal) -> House:
     house = House()
-    house.gatehouse.known_fields[sha256(b"Bearer " + LONG.encode()).digest()] = found
+    house.gatehouse.known_fields[sha256(b"Bearer " + SHOWN.encode()).digest()] = found
     return house
 
 
 async def test_who_is_recognized_by_the_field_is_not_identified_again() -> None:
     house = recognizing(principal())
-    record = await house.serve(ask(credential=LONG))
+    record = await house.serve(ask(credential=SHOWN))
     assert (record.client, record.credential, record.status) == ("acme", principal().kind.value, 200)
     assert house.gatehouse.asked == 0
 
@@ -1162,8 +1162,8 @@ async def test_a_field_that_is_known_counts_for_nothing_beside_one_that_asks_for
 ) -> None:
     """The authenticator of this test knows the field and not the token, so the long way ends in a refusal."""
     house = recognizing(principal())
-    assert (await house.serve(ask(credential=LONG, **more))).reason is reason
+    assert (await house.serve(ask(credential=SHOWN, **more))).reason is reason
 
 
 async def test_who_is_recognized_is_refused_as_anybody() -> None:
-    assert (await recognizing(principal("nobody")).serve(ask(credential=LONG))).reason is Reason.CLIENT_UNKNOWN
+    assert (await recognizing(principal("nobody")).serve(ask(credential=SHOWN))).reason is Reason.CLIENT_UNKNOWN

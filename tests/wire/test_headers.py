@@ -88,6 +88,7 @@ def test_a_field_that_was_looked_at_before_is_known_in_a_plain_head_alone() -> N
     plain = (b"Authorization", TOKEN)
     assert known_as(plain, (b"accept", b"*/*"), (b"content-length", b"5")) == sha256(TOKEN).digest()
     assert known_as((b"authorization", TOKEN + b"t")) is None
+    assert known_as((b"authorization", b"Bearer key")) is None
     assert known_as(plain, version="1.0") is None
     for name in (b"x-api-key", b"dpop", b"cf-access-jwt-assertion", b"authorization", b"origin", b"x-request-id"):
         assert known_as(plain, (name, b"1")) is None
