@@ -89,12 +89,12 @@ test-clients: .venv-clients/built  ## LangChain and LiteLLM as partners have the
 test-vllm: $(STAMP)  ## the gateway in front of a real vLLM on the CPU, which this installs (python3.11, 4 minutes)
 	$(PY) -m pytest tests/vllm
 
-# What differs between Pythons is asyncio, ssl, sockets and processes: a minute of each, without what waits long for little.
-SOCKETS := tests/adapters $(patsubst %,--ignore=tests/adapters/test_%.py,authenticator engine_watch jwks)
-STREAMS := $(addprefix tests/,test_app.py test_cli.py test_listener.py test_process.py test_supervisor.py) \
-	$(addprefix tests/e2e/test_,apis.py faults.py found.py queue.py texts.py tls.py workers.py)
+# What differs between Pythons is asyncio, ssl, sockets and processes.
+SOCKETS := $(patsubst %,tests/adapters/test_%.py,walk edge downstream outbox relay handshakes server_certificate engine_client \
+	engine_pool engine_queue)
+STREAMS := tests/test_app.py tests/test_process.py $(patsubst %,tests/e2e/test_%.py,apis queue tls workers)
 
-test-pythons: $(STAMP)  ## the data path on every other Python of 3.11 to 3.14 that PATH or pyenv has (75 s each); NEWEST=1: one
+test-pythons: $(STAMP)  ## the data path on every other Python of 3.11 to 3.14 that PATH or pyenv has (a minute each); NEWEST=1: one
 	@tools/pythons.sh .venv-pythons $(PY) "$(NEWEST)" "$(SOCKETS)" "$(STREAMS)"
 
 test-peers: $(STAMP) .venv-peers/built  ## nginx, Envoy and vllm-router under the raw cases of the corpus, LiteLLM as an engine; CI=true: none may be missing
