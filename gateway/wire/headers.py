@@ -101,10 +101,9 @@ class RequestHeaders(NamedTuple):
         ``known``: by their SHA-256, Authorization fields of which each octet was looked at before.
         """
         plain = fields.plain
-        host = None if plain is None else hosts.names.get(fields.values[plain[0]])
-        if plain is None or host is None or http_version != "1.1":
+        if plain is None or http_version != "1.1":
             return cls.parse(fields.pairs(), http_version=http_version, hosts=hosts)
-        _, authorization_at, type_at, length_at = plain
+        host_at, authorization_at, type_at, length_at = plain
         values = fields.values
         authorization = known_as = None
         size = 0
@@ -126,9 +125,11 @@ class RequestHeaders(NamedTuple):
             or (digits is not None and (not digits.isdigit() or len(digits) > _MOST_DIGITS))
         ):
             return cls.parse(fields.pairs(), http_version=http_version, hosts=hosts)  # white space to cut, or a fault
+        host = values[host_at]
         return tuple.__new__(cls, (
-            host, authorization, None, None, False, None if type_at is None else values[type_at],
-            None if digits is None else int(digits), None, False, False, None, None, None, None, None, known_as,
+            hosts.names.get(host) or hosts.check(host), authorization, None, None, False,
+            None if type_at is None else values[type_at], None if digits is None else int(digits), None,
+            False, False, None, None, None, None, None, known_as,
         ))  # fmt: skip
 
     @classmethod

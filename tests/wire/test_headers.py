@@ -95,6 +95,12 @@ def test_a_field_that_was_looked_at_before_is_known_in_a_plain_head_alone() -> N
     assert known_as(plain, (b"accept", b"*/* ")) is None, "there is white space to cut"
 
 
+def test_a_listener_that_serves_any_host_reads_a_plain_head_at_once_as_well() -> None:
+    fields = FieldLines.of([(b"Host", b"Any.Example"), (b"authorization", TOKEN)])
+    headers = RequestHeaders.read(fields, http_version="1.1", hosts=HostRule.of_unix(), known=SEEN)
+    assert (headers.host, headers.known_as) == ("any.example", sha256(TOKEN).digest())
+
+
 def test_what_stands_beside_a_known_field_is_looked_at() -> None:
     known = (b"authorization", TOKEN)
     assert _read(HOST, known, (b"accept", b"\x00"), known=SEEN) == _parsed(HOST, known, (b"accept", b"\x00"))
