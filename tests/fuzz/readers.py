@@ -18,6 +18,7 @@ import orjson
 from gateway.reasons import Malformed, Reason
 from gateway.wire import strict_json
 from gateway.wire.event_stream import HELD_AT_MOST, KEEP_ALIVE, EventBuffer
+from gateway.wire.field_lines import FieldLines
 from gateway.wire.headers import LONGEST_FIELD, MOST_BYTES, MOST_FIELDS, RequestHeaders
 from gateway.wire.hosts import HostRule
 from gateway.wire.http1 import ResponseReader
@@ -72,6 +73,7 @@ def fuzz_headers(data: bytes) -> None:
         return [value for found, value in raw if found == name]
 
     assert headers == RequestHeaders.parse(raw[::-1], http_version=version, hosts=ANY_HOST)
+    assert headers == RequestHeaders.read(FieldLines.of(raw), http_version=version, hosts=ANY_HOST)
     assert version in {"1.0", "1.1"}
     assert len(raw) <= MOST_FIELDS
     assert sum(len(name) + len(value) for name, value in raw) <= MOST_BYTES
