@@ -20,6 +20,7 @@ import orjson  # noqa: E402
 from gateway.adapters.ledger_memory import MemoryLedger  # noqa: E402
 from gateway.audit import AuditRecord, Outcome, Verdict  # noqa: E402
 from gateway.dialects.call import Usage  # noqa: E402
+from gateway.dialects.media import payloads  # noqa: E402
 from gateway.dialects.meter import Meter  # noqa: E402
 from gateway.dialects.registry import DIALECTS  # noqa: E402
 from gateway.identity import access_token  # noqa: E402
@@ -221,7 +222,7 @@ def limits() -> None:
     show("limits: the same with tokens", lambda: passes(counted, tokens=True))
     show("limits: header fields of an answer", lambda: fields.of_lease(lease))
     body = chat(850)
-    show("limits: estimate of a prompt", lambda: prompt_tokens(body))
+    show("limits: estimate of a prompt", lambda: prompt_tokens(len(body), payloads(body, {})[0]))
 
 
 def main() -> None:

@@ -268,7 +268,7 @@ class Enforcement(Generic[InboundT]):
         if spool is not None and isinstance(dialect, FormBody):
             request.body, request.upload = written(dialect, call, permit.changes, spool, ports.new_id())
         record.judge_ms = (ports.clock.ticks() - begun) * 1000
-        return await passage.reserve(request, permit.most_tokens, permit.model) or request
+        return await passage.reserve(request, call.fields, permit.most_tokens, permit.model) or request
 
     async def _list_models(
         self, inbound: InboundT, record: AuditRecord, grant: Grant, limits: list[bytes]

@@ -8,9 +8,10 @@ charged; the numbers are the ledger's.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gateway.dialects.call import Usage
+from gateway.dialects.media import payloads
 from gateway.dialects.registry import FACTS
 from gateway.limits.charge import MOST, prompt_tokens
 from gateway.limits.fields import LimitFields
@@ -20,6 +21,8 @@ from gateway.reasons import Reason
 from gateway.refusal import Refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gateway.dialects.registry import Facts
     from gateway.identity.principal import Principal
     from gateway.limits.ledger import Ledger
@@ -92,15 +95,18 @@ class Passage:
         """Say what is left in a refusal for another reason, too."""
         return refusal if refusal is None or refusal.fields else replace(refusal, fields=tuple(self.lines))
 
-    async def reserve(self, request: UpstreamRequest, most_tokens: int, model: Model) -> Refusal | None:
+    async def reserve(
+        self, request: UpstreamRequest, fields: Mapping[str, Any], most_tokens: int, model: Model
+    ) -> Refusal | None:
         """Count the most that a call can use, by its client's limits and its model's, and have its answer say so.
 
-        From here on the call goes to its engine, and may cost something. ``most_tokens``: of all answers together.
-        Raises ``Unavailable(LEDGER_UNAVAILABLE)``.
+        From here on the call goes to its engine, and may cost something. ``fields``: what the caller said;
+        ``most_tokens``: of all answers together. Raises ``Unavailable(LEDGER_UNAVAILABLE)``.
         """
         lease, most, limit, shared = self._lease, 0, self._lease.limit, model.limit
         if self._facts.counts_tokens:
-            self._prompt = prompt = prompt_tokens(request.body)
+            media, payload = payloads(request.body, fields)
+            self._prompt = prompt = prompt_tokens(len(request.body) - payload, media)
             self._most_tokens = most_tokens
             tokens = prompt + most_tokens
             most = tokens if tokens < MOST else MOST  # noqa: FURB136  (a call costs more)
@@ -136,26 +142,32 @@ class Passage:
         """Say what a call is charged for: by the engine's count, or by what was seen of a broken answer; never nothing.
 
         Where nothing was seen of an answer that an engine may have worked on, an event stream costs its prompt, since
-        its first token would have been seen, and a plain answer the most that it could have had. A call that the engine
-        refused or could not answer costs nothing.
+        its first token would have been seen, and a plain answer the most that it could have had: so does any that came
+        whole and says no number, as one in a coding does. A call that the engine refused or could not answer costs
+        nothing.
         """
-        counted, delivery = request.meter.usage, self.delivery
-        if counted is not None and delivery is not None and delivery.whole:
-            return counted
-        produced = request.meter.produced
-        if counted is not None or produced:
-            told = counted or Usage()
-            return Usage(
-                self._prompt if told.prompt is None else told.prompt,
-                max(told.completion or 0, produced),
-                told.reasoning,
-                estimated=True,
-            )
-        if delivery is None or not delivery.sent or delivery.ending is Ending.ANSWERED:
+        told, delivery, produced = request.meter.usage or _UNTOLD, self.delivery, request.meter.produced
+        whole = delivery is not None and delivery.whole
+        if whole and told.prompt is not None and (told.completion is not None or not self._facts.generates):
+            return told
+        if told is _UNTOLD and not produced and (delivery is None or _free(delivery)):
             return None
-        if delivery.ending is Ending.FAILED and delivery.reason is not Reason.ENGINE_TIMEOUT:
-            return None
-        return Usage(self._prompt, 0 if request.stream else self._most_tokens, estimated=True)
+        completion = max(told.completion or 0, produced)
+        if told.completion is None and not produced and (whole or (told is _UNTOLD and not request.stream)):
+            completion = self._most_tokens
+        prompt = self._prompt if told.prompt is None else told.prompt
+        return Usage(prompt, completion, told.reasoning, estimated=True)
+
+
+_UNTOLD = Usage()
+
+
+def _free(delivery: Delivery) -> bool:
+    """Tell whether an answer of which nothing was counted or seen costs nothing: its engine refused it, or failed."""
+    if not delivery.sent or delivery.ending is Ending.ANSWERED:
+        return True
+    failed = delivery.ending is Ending.FAILED or (delivery.ending is Ending.DELIVERED and not delivery.whole)
+    return failed and delivery.reason is not Reason.ENGINE_TIMEOUT
 
 
 def _refusal(refused: Refused, limit: Limit, fields: LimitFields | None, whose: str = "") -> Refusal:

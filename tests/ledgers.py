@@ -226,7 +226,8 @@ class LedgerContract:
                 mine = tally.enter(ACME, limit, now * 1000)
                 answer: Lease | Refused = await of(ledger.enter(ACME, limit))
                 if isinstance(mine, Refused) or isinstance(answer, Refused):
-                    assert mine == answer
+                    assert isinstance(mine, Refused)
+                    assert tally.told(mine, limit, now * 1000, now * 1000) == answer
                     continue
                 assert mine.requests == answer.requests
                 amount = dice.randint(1, 120)
@@ -280,6 +281,37 @@ class LedgerContract:
         assert (refusal.wait_us, refusal.shared) == (MINUTE_US, True)
         await ledgers.move(NOON + 70 * SECOND)
         assert await of(one.reserve(second, 10, BIG)) is None
+
+    async def test_a_wait_for_tokens_is_none_that_ends_in_a_full_minute_of_requests(self, ledgers: Ledgers) -> None:
+        one, other = ledgers.one, ledgers.other
+        model = (Holder.of_model("partner", "few"), Limit("few", 1, 9))
+        assert await of(one.reserve(await let_in(one, COUNTED, Holder("partner", "other")), 0, model)) is None
+        limit = Limit("one", 1, 9, tokens_per_day=100)
+        await ledgers.move(NOON + 20 * SECOND)
+        refusal = await of(other.reserve(await let_in(other, limit), 0, model))
+        assert refusal is not None
+        assert (refusal.reason, refusal.wait_us) == (Reason.OVER_RATE, MINUTE_US), (
+            "not 40 s: the client's minute is full"
+        )
+        midnight = NOON + DAY_US // 2
+        await ledgers.move(midnight - 70 * SECOND)
+        assert await of(one.reserve(await let_in(one, limit), 100)) is None
+        await ledgers.move(midnight - 10 * SECOND)
+        refusal = await of(one.reserve(await let_in(one, limit), 1))
+        assert refusal is not None
+        assert (refusal.reason, refusal.wait_us) == (Reason.OVER_TOKENS, MINUTE_US), "not 10 s"
+        await ledgers.move(midnight + 50 * SECOND)
+        assert await of(one.reserve(await let_in(other, limit), 1)) is None
+
+    async def test_who_gets_no_place_or_comes_too_often_is_told_what_is_left_of_tokens(self, ledgers: Ledgers) -> None:
+        one, limit = ledgers.one, Limit("both", 2, 1, tokens_per_minute=100, tokens_per_day=1000)
+        assert await of(one.reserve(await let_in(one, limit), 30)) is None
+        await ledgers.move(NOON + SECOND)
+        for reason in (Reason.OVER_CONCURRENCY, Reason.OVER_RATE):
+            refusal = await kept_out(ledgers.other, limit)
+            assert refusal.reason is reason
+            assert (refusal.minute, refusal.day) == ((100, 70, 59 * SECOND), (1000, 970, DAY_US // 2 - SECOND))
+        assert (await kept_out(one, Limit("rate", 1, 1))).minute is None
 
     async def test_requests_and_places_of_a_model_are_limited_and_free_at_once(self, ledgers: Ledgers) -> None:
         one, other = ledgers.one, ledgers.other

@@ -218,6 +218,23 @@ async def test_answers_that_are_several_cost_several_times() -> None:
     assert lines["x-ratelimit-remaining-tokens"] == str(5000 - 300 - -(-len(rooms.dispatch.requests[0].body) // 4))
 
 
+async def test_an_image_is_reserved_as_such_and_text_that_looks_like_one_as_text() -> None:
+    rooms = house(Limit("wide", 100, 5, tokens_per_minute=1_000_000))
+    url = "data:image/png;base64," + "A" * 400
+    image = {"type": "image_url", "image_url": {"url": url}}
+    reserved = []
+    for content in ([image], url, [{"type": "text", "text": url}]):
+        await serve(rooms, ask({**HI, "max_tokens": 10, "messages": [{"role": "user", "content": content}]}))
+        request = rooms.dispatch.requests[-1]
+        left = int(fields_of(request)["x-ratelimit-remaining-tokens"])
+        rooms.time_us += 60 * SECOND
+        reserved.append((1_000_000 - left - 10, len(request.body)))
+    assert [tokens for tokens, _ in reserved] == [
+        -(-(reserved[0][1] - len(url)) // 4) + 1000,
+        *(-(-size // 4) for _, size in reserved[1:]),
+    ]
+
+
 async def test_embeddings_count_for_the_same_budget_and_a_list_of_models_does_not() -> None:
     acme = client("acme", limit=COUNTED, may=frozenset({"chat", "models", "embed"}))
     embed = Endpoint("embed", "POST", b"/v1/embed", "openai-embeddings", body_limit=1000, parameters=EMBEDDINGS)
@@ -252,6 +269,11 @@ PROMPT = -1
         (DELIVERED, None, 9, STREAM, Usage(PROMPT, 9, estimated=True)),
         (DELIVERED, None, 0, HI, Usage(PROMPT, 4096, estimated=True)),
         (DELIVERED._replace(detail="cut"), Usage(5, 1), 9, STREAM, Usage(5, 9, estimated=True)),
+        (DELIVERED, None, 0, STREAM, Usage(PROMPT, 900, estimated=True)),
+        (DELIVERED, Usage(), 9, STREAM, Usage(PROMPT, 9, estimated=True)),
+        (DELIVERED, Usage(None, None), 0, HI, Usage(PROMPT, 4096, estimated=True)),
+        (DELIVERED, Usage(None, 7), 0, HI, Usage(PROMPT, 7, estimated=True)),
+        (DELIVERED._replace(detail="the engine's own error"), None, 0, STREAM, None),
         (LEFT, None, 50, STREAM, Usage(PROMPT, 50, estimated=True)),
         (LEFT, None, 0, STREAM, Usage(PROMPT, 0, estimated=True)),
         (LEFT, None, 0, HI, Usage(PROMPT, 4096, estimated=True)),

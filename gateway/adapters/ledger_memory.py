@@ -52,7 +52,8 @@ class MemoryLedger:
         """Let a request in, or not."""
         now = self._ticks()
         tally = self._tallies.get(holder) or self._tally(holder, now)
-        return tally.enter(holder, limit, now)
+        answer = tally.enter(holder, limit, now)
+        return answer if isinstance(answer, Lease) else tally.told(answer, limit, now, self._unix())
 
     def reserve(self, lease: Lease, tokens: int, model: Share | None = None) -> Refused | None:
         """Count the most that a call can use."""
@@ -63,7 +64,7 @@ class MemoryLedger:
         shared = self._tally(holder, now)
         own, theirs = tally.over_tokens(lease, tokens, now, unix), shared.refusal(limit, tokens, now, unix)
         if theirs is not None and (own is None or own.wait_us < theirs.wait_us):
-            return theirs._replace(shared=True)
+            return theirs._replace(shared=True, wait_us=max(theirs.wait_us, tally.rate_us(lease.limit, now)))
         if own is not None:
             return own
         taken = shared.enter(holder, limit, now)

@@ -47,9 +47,17 @@ LEASE_S = 30.0
 UNSETTLED_AT_MOST = 10_000
 """Settlements that are kept for a server that does not answer; of more, the oldest stay charged as reserved."""
 
+UNDECIDED_AT_MOST = 1_000
+"""Among them, of those who never learnt whether they were let in; a place of theirs may be taken for ``LEASE_S``."""
+
+SETTLE_AGAIN_S = 1.0
+"""Seconds between attempts to settle what is left: so long after its return, a server holds nothing against anybody."""
+
 _REFUSALS = {1: Reason.OVER_RATE, 2: Reason.OVER_CONCURRENCY, 3: Reason.OVER_TOKENS}
 _OF_MODEL = 10
 _NO_LIMIT = -1
+_NO_DAY = -1
+_PING_KEY = ("vgw:{ping}:sums",)
 _log = structlog.get_logger("gateway.ledger")
 
 
@@ -105,11 +113,18 @@ class ValkeyLedger:
     async def enter(self, holder: Holder, limit: Limit) -> Lease | Refused:
         """Let a request in, or not: one question."""
         lease_id = uuid4().hex
-        verdict, wait, counted, reset, begun = await self._enter(holder, limit, lease_id)
+        try:
+            verdict, wait, counted, reset, now, *tokens = await self._enter(holder, limit, lease_id)
+        except (Unavailable, asyncio.CancelledError):
+            if len(self._unsettled) < UNDECIDED_AT_MOST:
+                self._unsettled.append((Lease(holder, limit, 0, f":{lease_id}"), 0))
+            raise
         left = max(0, limit.requests_per_minute - counted)
         if verdict:
-            return Refused(_REFUSALS[verdict], wait, Quota(limit.requests_per_minute, left, reset))
-        lease_id = f"{begun}:{lease_id}"
+            requests = Quota(limit.requests_per_minute, left, reset)
+            used, reset, spent = tokens
+            return Refused(_REFUSALS[verdict], wait, requests, *_quotas(limit, used, reset, spent, now % DAY_US))
+        lease_id = f"{now}:{lease_id}"
         self._held.setdefault(holder, set()).add(lease_id)
         self.open[holder[:2]] += 1
         return Lease(holder, limit, left, lease_id)
@@ -117,18 +132,21 @@ class ValkeyLedger:
     async def reserve(self, lease: Lease, tokens: int, model: Share | None = None) -> Refused | None:
         """Count the most that a call can use: one question, whether its model is limited or not."""
         limit = lease.limit
-        per_minute, per_day = limit.tokens_per_minute, limit.tokens_per_day
-        keys: tuple[str, ...] = _keys(lease.holder)[2:]
-        numbers: tuple[int, ...] = (tokens, *_tokens(limit))
+        requests, _, *keys = _keys(lease.holder)
+        keys.insert(0, requests)
+        numbers: tuple[int, ...] = (tokens, *_tokens(limit), limit.requests_per_minute)
         if model is not None:
             holder, shared = model
             keys += _keys(holder)
             numbers += (shared.requests_per_minute, shared.concurrent_requests, *_tokens(shared), self._holds)
-        verdict, wait, used, reset, spent, day, into_day = await self._ask(
-            self._scripts.reserve, keys, (lease.id, *numbers)
-        )
-        minute = None if per_minute is None else Quota(per_minute, max(0, per_minute - used), reset)
-        today = None if per_day is None else Quota(per_day, max(0, per_day - spent), DAY_US - into_day)
+        try:
+            answer = await self._ask(self._scripts.reserve, tuple(keys), (lease.id, *numbers))
+        except (Unavailable, asyncio.CancelledError):
+            lease.on_day = _NO_DAY
+            lease.shared = Lease(*model, 0, lease.id) if model is not None else None
+            raise
+        verdict, wait, used, reset, spent, day, into_day = answer
+        minute, today = _quotas(limit, used, reset, spent, into_day)
         if verdict:
             reason = _REFUSALS[verdict % _OF_MODEL]
             return Refused(reason, wait, lease.requests, minute, today, shared=verdict > _OF_MODEL)
@@ -154,6 +172,8 @@ class ValkeyLedger:
                 held.discard(lease.id)
                 if not held:
                     del self._held[one.holder]
+        if lease.on_day == _NO_DAY:  # what was asked last may come to pass behind this: once more, then
+            self._unsettled.append((lease, tokens))
         try:
             await self._settle(lease, tokens)
         except (Unavailable, asyncio.CancelledError) as error:
@@ -162,8 +182,8 @@ class ValkeyLedger:
                 raise
 
     async def ping(self) -> None:
-        """Ask whether the server is there. Raises ``Unavailable``, with what went wrong."""
-        await self._command("PING")
+        """Ask whether the server is there and can count. Raises ``Unavailable``, with what went wrong."""
+        await self._ask(self._scripts.ping, _PING_KEY, ())
 
     async def answers(self) -> bool:
         """Ask whether the server is there, for those who ask whether this process can do its work."""
@@ -174,21 +194,38 @@ class ValkeyLedger:
     async def keep(self) -> None:
         """Renew what is held, and settle what could not be settled when it was due."""
         with suppress(Unavailable):
-            while self._unsettled:
-                await self._settle(*self._unsettled[0])
-                self._unsettled.popleft()
+            await self._settle_left()
             for holder, held in list(self._held.items()):
                 _, leases, _, _ = _keys(holder)
                 await self._ask(self._scripts.renew, (leases,), (self._holds, *held))
 
+    async def _settle_left(self) -> None:
+        """Settle what could not be settled when it was due. Raises ``Unavailable``; nothing is lost by that."""
+        while self._unsettled:
+            left = self._unsettled.popleft()
+            try:
+                await self._settle(*left)
+            except (Unavailable, asyncio.CancelledError):
+                self._unsettled.appendleft(left)
+                raise
+
     async def _keep(self) -> None:
+        every = self._lease_s / 3
+        step = min(every, SETTLE_AGAIN_S)
+        waited = 0.0
         while True:
-            await asyncio.sleep(self._lease_s / 3)
-            await self.keep()
+            await asyncio.sleep(step)
+            waited += step
+            if waited >= every:
+                waited = 0.0
+                await self.keep()
+            elif self._unsettled:
+                with suppress(Unavailable):
+                    await self._settle_left()
 
     async def _enter(self, holder: Holder, limit: Limit, lease_id: str) -> list[int]:
         arguments = (limit.requests_per_minute, limit.concurrent_requests, lease_id, self._holds)
-        return await self._ask(self._scripts.enter, _keys(holder)[:3], arguments)
+        return await self._ask(self._scripts.enter, _keys(holder), arguments)
 
     async def _settle(self, lease: Lease, tokens: int) -> None:
         keys: tuple[str, ...] = _keys(lease.holder)[1:3]
@@ -238,6 +275,15 @@ def _keys(holder: Holder) -> tuple[str, str, str, str]:
 
 def _digest(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:32]
+
+
+def _quotas(limit: Limit, used: int, reset: int, spent: int, into_day: int) -> tuple[Quota | None, Quota | None]:
+    """Say what is left of the tokens of the minute and of the day, where they are limited."""
+    per_minute, per_day = limit.tokens_per_minute, limit.tokens_per_day
+    return (
+        None if per_minute is None else Quota(per_minute, max(0, per_minute - used), reset),
+        None if per_day is None else Quota(per_day, max(0, per_day - spent), DAY_US - into_day),
+    )
 
 
 def _tokens(limit: Limit) -> tuple[int, int]:

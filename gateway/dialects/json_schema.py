@@ -1,8 +1,9 @@
-"""How large a JSON Schema may be that the engine turns into a grammar.
+"""How large a JSON Schema may be that the engine turns into a grammar, and that it is all there is of it.
 
 Enters: a schema of a caller's, parsed or as JSON text. Leaves: a phrase that says why it may not go to the engine, or
 nothing. What a schema means is the engine's business; that compiling it ends soon is ours: the time and memory for it
-grow with size and nesting, and the engine compiles for all callers (GHSA-hf3c-wxg2-49q9).
+grow with size and nesting, and the engine compiles for all callers (GHSA-hf3c-wxg2-49q9). So is what it may fetch: a
+reference to another document is no engine's to follow.
 """
 
 from __future__ import annotations
@@ -14,13 +15,21 @@ from gateway.wire import strict_json
 
 LARGEST = 65536
 DEEPEST = 64
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 def fault(schema: Any) -> str | None:  # noqa: ANN401  (any JSON value)
     """Say why a schema is too much; ``None`` for one that is not."""
     if len(strict_json.dumps(schema)) > LARGEST:
         return f"is a schema of more than {LARGEST} bytes"
-    return f"is a schema of more than {DEEPEST} levels" if _deep(schema) else None
+    level = [schema]
+    for _ in range(DEEPEST):
+        if any(_leads_away(outer) for outer in level):
+            return "is a schema that refers to another document"
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return None
+    return f"is a schema of more than {DEEPEST} levels"
 
 
 def text_fault(text: str) -> str | None:
@@ -32,13 +41,10 @@ def text_fault(text: str) -> str | None:
     return fault(schema)
 
 
-def _deep(schema: Any) -> bool:  # noqa: ANN401
-    level = [schema]
-    for _ in range(DEEPEST):
-        level = [inner for outer in level for inner in _inside(outer)]
-        if not level:
-            return False
-    return True
+def _leads_away(value: Any) -> bool:  # noqa: ANN401
+    """Tell whether an object refers to anything but a part of its own document (JSON Schema 2020-12, §8.2.3)."""
+    named = [value.get(name) for name in _REFERENCES] if type(value) is dict else ()
+    return any(type(one) is str and not one.startswith("#") for one in named)
 
 
 def _inside(value: Any) -> list[Any]:  # noqa: ANN401

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
 KINDS = frozenset({"image_url", "audio_url", "input_audio", "input_image", "image"})
@@ -54,6 +55,44 @@ def url_fault(url: str, kind: str, hosts: AbstractSet[str]) -> str | None:
     if remote is None or remote[1].lower() not in hosts:
         return f"{wanted}, or an https URL of a host that this policy names"
     return None
+
+
+_MENTIONS = (b'"image', b'"input_', b'"audio_url"')
+# Where content parts can stand, in every API. Not in the input or the schema of a tool: those are text to the model,
+# whatever they look like.
+_TALK = ("messages", "input", "documents", "queries", "query", "data_1", "data_2", "text_1", "text_2")
+_INNER = ("content", "output")
+
+
+def payloads(body: bytes, fields: Mapping[str, Any]) -> tuple[int, int]:
+    """Count the media of a call, and the bytes that they take of its body: text that only looks like them is text."""
+    if not any(mention in body for mention in _MENTIONS):
+        return 0, 0
+    found = size = 0
+    waiting = [fields.get(name) for name in _TALK]
+    while waiting:
+        item = waiting.pop()
+        if type(item) is list:
+            waiting.extend(item)
+        elif type(item) is dict:
+            kind = item.get("type")
+            if type(kind) is str and kind in KINDS:
+                found += 1
+                size += _longest(item)
+            else:
+                waiting.extend(item.get(name) for name in _INNER)
+    return found, size
+
+
+def _longest(part: dict[str, Any]) -> int:
+    """Give the length of the longest text in a content part, which is the URL or the data of its medium."""
+    longest = 0
+    for value in part.values():
+        if type(value) is str:
+            longest = max(longest, len(value))
+        elif type(value) is dict:
+            longest = max(longest, _longest(value))
+    return longest
 
 
 def count(value: Any) -> int:  # noqa: ANN401  (any JSON value)

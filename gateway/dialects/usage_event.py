@@ -73,5 +73,8 @@ def _object(event: bytes) -> dict[str, Any]:
     try:
         value = orjson.loads(event.removeprefix(b"data:"))
     except orjson.JSONDecodeError:
-        return _NOTHING
+        try:
+            value = orjson.loads(b"\n".join(line[5:] for line in event.splitlines() if line.startswith(b"data:")))
+        except orjson.JSONDecodeError:
+            return _NOTHING
     return value if isinstance(value, dict) else _NOTHING

@@ -60,11 +60,11 @@ class Tally:
             leaving.popleft()
         left = limit.requests_per_minute - len(leaving)
         if left <= 0:
-            return Refused(Reason.OVER_RATE, self._wait_us(limit, now), self._requests(limit, now))
+            return Refused(Reason.OVER_RATE, self.rate_us(limit, now), self._requests(limit, now))
         leaving.append(now + MINUTE_NS)
         begun = self._begun
         if len(begun) >= limit.concurrent_requests:
-            wait = max(self._place_us(now), self._wait_us(limit, now))
+            wait = max(self._place_us(now), self.rate_us(limit, now))
             return Refused(Reason.OVER_CONCURRENCY, wait, self._requests(limit, now))
         lease = Lease(holder, limit, left - 1)
         begun[lease] = now
@@ -95,10 +95,15 @@ class Tally:
             lease.day_reset_us = (midnight - unix) // _NS
         return None
 
+    def told(self, refused: Refused, limit: Limit, now: int, unix: int) -> Refused:
+        """Say what is left of tokens, too, to who was not let in."""
+        minute, day = self._quotas(limit, now, unix)
+        return refused._replace(minute=minute, day=day)
+
     def refusal(self, limit: Limit, amount: int, now: int, unix: int) -> Refused | None:
         """Say why a call has no room here, if it has none; of several limits, the longest wait. Nothing is counted."""
         requests = self._requests(limit, now)
-        rate = self._wait_us(limit, now)
+        rate = self.rate_us(limit, now)
         refusals = [Refused(Reason.OVER_RATE, rate, requests)] if rate else []
         if self.open >= limit.concurrent_requests:
             refusals.append(Refused(Reason.OVER_CONCURRENCY, self._place_us(now), requests))
@@ -110,6 +115,11 @@ class Tally:
         """Say why ``reserve`` would refuse, if it would. Nothing is counted."""
         over = self._over_tokens(lease.limit, lease.requests, amount, now, unix)
         return over if amount and over.wait_us else None
+
+    def rate_us(self, limit: Limit, now: int) -> int:
+        """Give the time until one more request fits."""
+        over = self._counted(now) - limit.requests_per_minute
+        return _us(self._leaving[over] - now) if over >= 0 else 0
 
     def settle(self, lease: Lease, amount: int, now: int) -> None:
         """Free the place and count what was used, where the reservation was counted; later minutes owe nothing."""
@@ -135,11 +145,6 @@ class Tally:
             leaving.popleft()
         return len(leaving)
 
-    def _wait_us(self, limit: Limit, now: int) -> int:
-        """Give the time until one more request fits."""
-        over = self._counted(now) - limit.requests_per_minute
-        return _us(self._leaving[over] - now) if over >= 0 else 0
-
     def _place_us(self, now: int) -> int:
         """Estimate the time until the first of the open requests ends, if they take as long as earlier ones.
 
@@ -156,18 +161,27 @@ class Tally:
         return Quota(most, max(0, most - counted), _us(self._leaving[-1] - now) if counted else 0)
 
     def _over_tokens(self, limit: Limit, requests: Quota, amount: int, now: int, unix: int) -> Refused:
-        wait, minute, day = 0, None, None
+        """Say how long an amount has to wait, if it has to: until one more request fits as well."""
+        wait = 0
         if limit.tokens_per_minute is not None:
             wait = _us(self._tokens.wait(amount, limit.tokens_per_minute, now))
-            left = max(0, limit.tokens_per_minute - self._tokens.used)
+        minute, day = self._quotas(limit, now, unix)
+        if day is not None and day.left < day.limit and amount > day.left:
+            wait = max(wait, day.reset_us)
+        if wait:
+            wait = max(wait, self.rate_us(limit, now))
+        return Refused(Reason.OVER_TOKENS, wait, requests, minute, day)
+
+    def _quotas(self, limit: Limit, now: int, unix: int) -> tuple[Quota | None, Quota | None]:
+        """Say what is left of the tokens of the minute and of the day, where they are limited."""
+        minute = day = None
+        if limit.tokens_per_minute is not None:
+            left = self._tokens.left(limit.tokens_per_minute, now)
             minute = Quota(limit.tokens_per_minute, left, _us(self._tokens.reset(now)))
         if limit.tokens_per_day is not None:
             spent = self._spent if unix < self._midnight else 0
-            rest = _us(_DAY_NS - unix % _DAY_NS)
-            if spent and spent + amount > limit.tokens_per_day:
-                wait = max(wait, rest)
-            day = Quota(limit.tokens_per_day, max(0, limit.tokens_per_day - spent), rest)
-        return Refused(Reason.OVER_TOKENS, wait, requests, minute, day)
+            day = Quota(limit.tokens_per_day, max(0, limit.tokens_per_day - spent), _us(_DAY_NS - unix % _DAY_NS))
+        return minute, day
 
 
 def _us(ns: int) -> int:

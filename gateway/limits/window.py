@@ -38,6 +38,11 @@ class Window:
         used = self.used
         return not used or used + amount <= limit
 
+    def left(self, limit: int, now: int) -> int:
+        """Give what is left of a limit."""
+        self.fits(0, limit, now)
+        return max(0, limit - self.used)
+
     def wait(self, amount: int, limit: int, now: int) -> int:
         """Give the time until an amount fits, 0 if it does now."""
         if self.fits(amount, limit, now):

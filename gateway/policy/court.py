@@ -3,7 +3,8 @@
 Enters: a ``Grant``, a ``Call`` and the client's salt. Leaves: a ``Ruling`` with the body that the engine gets, or a
 ``Deny``. Callers say something else to the model each time, and the same parameters beside it. So what is said is
 looked at every time, and what stands beside it is judged once and found again by the bytes that write it. That is sound
-because nothing else decides about it: no clock, no count, and of what is said only which fields there are.
+because nothing else decides about it: no clock, no count, and of what is said only which fields there are, and how many
+prompts.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from gateway.policy.cache_salt import isolated
 from gateway.policy.caps import apply_caps
 from gateway.policy.decision import Deny, Permit, told
 from gateway.policy.draft import Draft
-from gateway.policy.judge import judge
+from gateway.policy.judge import judge, prompts
 from gateway.policy.usage_wish import usage_wish
 from gateway.reasons import Malformed
 from gateway.wire import strict_json
@@ -94,7 +95,7 @@ class Court:
             if name in beside:
                 said[name] = beside.pop(name)
         written = strict_json.dumps(beside) if said and all(said.values()) else None  # null or empty: as good as absent
-        place = (client.name, endpoint.name, grant.principal.groups, salt, *said, written)
+        place = (client.name, endpoint.name, grant.principal.groups, salt, *said, prompts(said), written)
         precedent = self._precedents.get(place)
         if precedent is not None and precedent.holds(said):
             return precedent.ruling, precedent.opening + strict_json.dumps(said)[1:]

@@ -76,7 +76,10 @@ def _judge_body(plane: Plane, rules: Rules, grant: Grant, fields: dict[str, Any]
 
 
 def _most_tokens(body: dict[str, Any], names: tuple[str, ...], model: Model) -> int:
-    """Give the most tokens that the engine can produce for a body as it is sent: of one answer, times answers."""
+    """Give the most tokens that the engine can produce for a body as it is sent: of one answer, times answers.
+
+    Each of several prompts has answers of its own.
+    """
     if model.most_tokens is None:
         return 0
     most = 1
@@ -87,7 +90,13 @@ def _most_tokens(body: dict[str, Any], names: tuple[str, ...], model: Model) -> 
     for name in _ANSWERS:
         if (answers := body.get(name) or 1) > most:
             most = answers
-    return int(asked * most)
+    return int(asked * most) * prompts(body)
+
+
+def prompts(fields: dict[str, Any]) -> int:
+    """Count the prompts of a body, which one request of completions can bring along as a list."""
+    several = fields.get("prompt")
+    return len(several) if type(several) is list else 1
 
 
 def _look(draft: Draft, rules: Rules) -> None:

@@ -10,7 +10,7 @@ import structlog
 
 from gateway.adapters.engine_pool import trust
 from gateway.adapters.ledger_scripts import Scripts
-from gateway.adapters.ledger_valkey import ValkeyLedger
+from gateway.adapters.ledger_valkey import UNDECIDED_AT_MOST, ValkeyLedger
 from gateway.addresses import LedgerAddress, Tcp, Unix
 from gateway.limits.ledger import Holder, Lease, Refused
 from gateway.limits.limit import Limit
@@ -71,7 +71,7 @@ async def test_each_step_is_one_question_by_digest_with_keys_of_one_slot(
     scripts = Scripts.on()
     assert [command[:3] for command in server.asked] == [
         [b"EVALSHA", script.digest.encode(), keys]
-        for script, keys in ((scripts.enter, b"3"), (scripts.reserve, b"2"), (scripts.settle, b"2"))
+        for script, keys in ((scripts.enter, b"4"), (scripts.reserve, b"3"), (scripts.settle, b"2"))
     ]
     keys = {key for command in server.asked for key in command[3:5]}
     assert len({key[key.index(b"{") : key.index(b"}")] for key in keys}) == 1
@@ -91,10 +91,11 @@ async def test_the_password_is_sent_when_signing_in_and_nowhere_else(server: Res
 async def test_a_refusal_is_told_with_its_wait(
     server: RespServer, ledger: ValkeyLedger, verdict: int, reason: Reason
 ) -> None:
-    server.answers = [numbers(verdict, 1_500_000, 61, 2_000_000, 1_728_000_000_000_000)]
+    server.answers = [numbers(verdict, 1_500_000, 61, 2_000_000, 1_728_000_000_000_005, 110, 3_000_000, 210)]
     refusal = await ledger.enter(ACME, LIMIT)
     assert isinstance(refusal, Refused)
     assert (refusal.reason, refusal.retry_after, refusal.requests) == (reason, 2, (60, 0, 2_000_000))
+    assert (refusal.minute, refusal.day) == ((1000, 890, 3_000_000), (5000, 4790, 86_400_000_000 - 5))
 
 
 async def test_tokens_that_are_not_limited_are_told_so(server: RespServer, ledger: ValkeyLedger) -> None:
@@ -104,7 +105,7 @@ async def test_tokens_that_are_not_limited_are_told_so(server: RespServer, ledge
     refusal = await ledger.reserve(lease, 10)
     assert refusal is not None
     assert (refusal.reason, refusal.retry_after, refusal.minute, refusal.day) == (Reason.OVER_TOKENS, 7, None, None)
-    assert server.asked[1][-2:] == [b"-1", b"-1"]
+    assert server.asked[1][-3:] == [b"-1", b"-1", b"60"]
 
 
 async def test_a_request_that_is_refused_already_is_counted_without_a_lease(
@@ -112,7 +113,7 @@ async def test_a_request_that_is_refused_already_is_counted_without_a_lease(
 ) -> None:
     server.answers = [IN]
     await ledger.count(ACME, LIMIT)
-    assert server.asked[0][8] == b""
+    assert server.asked[0][9] == b""
     await ledger.keep()
     assert len(server.asked) == 1
 
@@ -140,10 +141,11 @@ async def test_nobody_gets_in_when_the_server_fails_or_is_silent_and_it_is_asked
 
 
 async def test_whether_the_server_is_there_is_asked_of_itself(server: RespServer, ledger: ValkeyLedger) -> None:
-    server.answers = [b"-ERR no\r\n", b"+PONG\r\n"]
+    server.answers = [b"-READONLY no\r\n", numbers(0)]
     assert not await ledger.answers()
     assert await ledger.answers()
-    assert server.asked == [[b"PING"]] * 2
+    ping = Scripts.on().ping.digest.encode()
+    assert server.asked == [[b"EVALSHA", ping, b"1", b"vgw:{ping}:sums"]] * 2
 
 
 async def test_nobody_gets_in_when_there_is_no_server() -> None:
@@ -191,6 +193,55 @@ async def test_a_settlement_that_is_cut_short_is_made_when_the_gateway_ends(serv
     assert server.asked[2][5:7] == [lease.id.encode(), b"7"]
 
 
+async def test_who_never_learnt_whether_he_was_let_in_gives_back_what_he_may_hold(
+    server: RespServer, ledger: ValkeyLedger
+) -> None:
+    server.answers = [HANG, b"-ERR no\r\n", numbers(1)]
+    with pytest.raises(Unavailable):
+        await ledger.enter(ACME, LIMIT)
+    await ledger.keep()
+    await ledger.keep()
+    await ledger.keep()
+    undone = [command[5:] for command in server.asked if command[1].decode() == Scripts.on().settle.digest]
+    assert undone == [[b":" + server.asked[0][9], b"0", b"0", b"0"]] * 2
+    assert ledger.open == {}
+
+
+async def test_an_outage_does_not_fill_the_list_of_what_is_to_be_settled(
+    server: RespServer, ledger: ValkeyLedger
+) -> None:
+    server.answers = [b"-ERR no\r\n"]
+    for _ in range(UNDECIDED_AT_MOST + 3):
+        with pytest.raises(Unavailable):
+            await ledger.enter(ACME, LIMIT)
+    assert len(ledger._unsettled) == UNDECIDED_AT_MOST
+
+
+async def test_who_never_learnt_whether_tokens_were_reserved_settles_without_a_day_and_once_more(
+    server: RespServer, ledger: ValkeyLedger
+) -> None:
+    server.answers = [IN, HANG, numbers(1), numbers(0)]
+    model = (Holder.of_model("partner", "big"), Limit("big", 7, 3, 100))
+    lease = await let_in(ledger)
+    with pytest.raises(Unavailable):
+        await ledger.reserve(lease, 110, model)
+    await ledger.settle(lease, 0)
+    await ledger.keep()
+    settled = server.asked[2:]
+    assert [command[2] for command in settled] == [b"4", b"4"], "the model's place as well"
+    assert [command[7:] for command in settled] == [[lease.id.encode(), b"0", b"0", b"-1"]] * 2
+
+
+async def test_what_is_left_is_settled_soon_and_not_only_with_the_next_renewal(server: RespServer) -> None:
+    ledger = ValkeyLedger(server.address, lease_s=3600.0)
+    server.answers = [IN, b"-ERR no\r\n", b"-ERR no\r\n", numbers(1)]
+    async with ledger.running():
+        await ledger.settle(await let_in(ledger), 7)
+        async with asyncio.timeout(10):
+            await server.wait_for(4)
+    assert [command[6] for command in server.asked[1:]] == [b"7"] * 3
+
+
 async def test_a_certificate_must_be_good_and_for_the_host_that_was_named() -> None:
     ledger = ValkeyLedger(LedgerAddress(Tcp("cache.example.com", 6379), tls=True, database=3, name="gateway"), "x")
     connection = ledger._server.connection_pool.make_connection()
@@ -213,14 +264,14 @@ async def test_a_model_is_asked_about_in_the_same_question_and_its_place_is_rene
     lease = await let_in(ledger)
     assert await ledger.reserve(lease, 110, model) is None
     asked = server.asked[1]
-    assert asked[2] == b"6"
-    assert len({key[key.index(b"{") : key.index(b"}")] for key in asked[3:9]}) == 1
-    assert asked[10:] == [b"110", b"1000", b"5000", b"7", b"3", b"100", b"-1", b"30000000"]
+    assert asked[2] == b"7"
+    assert len({key[key.index(b"{") : key.index(b"}")] for key in asked[3:10]}) == 1
+    assert asked[11:] == [b"110", b"1000", b"5000", b"60", b"7", b"3", b"100", b"-1", b"30000000"]
     await ledger.keep()
     assert [command[4:] for command in server.asked[2:]] == [[b"30000000", lease.id.encode()]] * 2
     await ledger.settle(lease, 42)
     assert server.asked[4][2] == b"4"
-    assert server.asked[4][3:7] == [*settled_keys(server.asked[0]), *asked[6:8]]
+    assert server.asked[4][3:7] == [*settled_keys(server.asked[0]), *asked[7:9]]
     await ledger.keep()
     assert len(server.asked) == 5, "nothing is held any more"
     assert ledger.open == {("partner", "acme"): 0}
@@ -257,7 +308,7 @@ async def test_with_a_file_of_authorities_those_are_believed_and_nobody_else_is(
 
 
 async def test_a_question_whether_it_is_there_says_what_is_wrong(server: RespServer, ledger: ValkeyLedger) -> None:
-    server.answers = [b"-NOPERM no\r\n", b"+PONG\r\n"]
+    server.answers = [b"-NOPERM no\r\n", numbers(0)]
     with pytest.raises(Unavailable, match="NoPermissionError"):
         await ledger.ping()
     await ledger.ping()

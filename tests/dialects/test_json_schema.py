@@ -28,12 +28,21 @@ def sized(size: int) -> dict[str, Any]:
         (nested(DEEPEST), None),
         (nested(DEEPEST + 1), "is a schema of more than 64 levels"),
         ({"anyOf": [[nested(DEEPEST - 1)]]}, "is a schema of more than 64 levels"),
+        ({"$defs": {"a": {"type": "null"}}, "$ref": "#/$defs/a"}, None),
+        ({"properties": {"$ref": {"type": "string"}}}, None),
         (sized(LARGEST), None),
         (sized(LARGEST + 1), "is a schema of more than 65536 bytes"),
     ],
 )
 def test_a_schema_is_refused_when_compiling_it_could_take_long(schema: object, expected: str | None) -> None:
     assert fault(schema) == expected
+
+
+@pytest.mark.parametrize("name", ["$ref", "$dynamicRef", "$recursiveRef"])
+@pytest.mark.parametrize("to", ["http://169.254.169.254/a.json", "file:///etc/passwd", "other.json#/a", ""])
+def test_a_schema_that_an_engine_would_have_to_fetch_is_refused(name: str, to: str) -> None:
+    for schema in ({name: to}, {"properties": {"a": {"anyOf": [{name: to}]}}}):
+        assert fault(schema) == "is a schema that refers to another document"
 
 
 @pytest.mark.parametrize(

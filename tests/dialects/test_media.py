@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.dialects.media import KINDS, TYPES, count, url_fault
+from gateway.dialects.media import KINDS, TYPES, count, payloads, url_fault
 from gateway.dialects.registry import FACTS
+from gateway.wire import strict_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -168,3 +169,41 @@ def test_no_table_lets_a_caller_name_media_in_the_engine_s_cache_or_anything_to_
                 assert described["treatment"] == "drop", field.name
             if member in {"url", "image_url", "audio_url", "file_url"} and described["type"] == "string":
                 assert described["media"] in TYPES, field.name
+
+
+DATA = "A" * 4000
+PNG = f"data:image/png;base64,{DATA}"
+OF_CHAT = {"type": "image_url", "image_url": {"url": PNG, "detail": "low"}}
+OF_RESPONSES = {"type": "input_image", "image_url": PNG, "detail": None}
+OF_MESSAGES = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": DATA}}
+SOUND = {"type": "input_audio", "input_audio": {"data": DATA, "format": "wav"}}
+MEDIA: dict[str, Any] = {
+    "chat": ({"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, OF_CHAT]}]}, PNG),
+    "chat, a sound": ({"messages": [{"role": "user", "content": [SOUND]}]}, DATA),
+    "responses": ({"input": [{"role": "user", "content": [OF_RESPONSES]}]}, PNG),
+    "responses, of a tool": ({"input": [{"type": "function_call_output", "output": [OF_RESPONSES]}]}, PNG),
+    "messages": ({"messages": [{"role": "user", "content": [OF_MESSAGES]}]}, DATA),
+    "messages, of a tool": ({"messages": [{"content": [{"type": "tool_result", "content": [OF_MESSAGES]}]}]}, DATA),
+    "rerank": ({"query": "a", "documents": [{"content": [OF_CHAT]}]}, PNG),
+}
+
+
+@pytest.mark.parametrize("where", MEDIA)
+def test_a_medium_is_found_wherever_an_api_has_it_and_its_data_are_no_text(where: str) -> None:
+    fields, payload = MEDIA[where]
+    assert payloads(strict_json.dumps(fields), fields) == (1, len(payload))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"messages": [{"role": "user", "content": PNG}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": PNG}]}]},
+        {"messages": [{"role": "user", "content": strict_json.dumps(OF_CHAT).decode()}]},
+        {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "input": OF_MESSAGES}]}]},
+        {"messages": [], "tools": [{"name": "f", "input_schema": OF_MESSAGES}]},
+        {"input": [[1, 2]], "model": "image"},
+    ],
+)
+def test_what_only_looks_like_a_medium_is_text(fields: dict[str, Any]) -> None:
+    assert payloads(strict_json.dumps(fields), fields) == (0, 0)

@@ -32,6 +32,9 @@ NESTED = b'data: {"x":{"choices":[]},"choices":[1],"usage":{}}'
         ([b'data: {"choices":[],"prompt_filter":1'], [b'data: {"choices":[],"prompt_filter":1']),
         ([b'data: [{"choices":[]}]'], [b'data: [{"choices":[]}]']),
         ([NESTED], [NESTED]),
+        ([b"id: 7\n" + LAST_COUNT + b"\nretry: 5"], []),
+        ([LAST_COUNT + b"\nid: 7"], []),
+        ([b"data: {\ndata" + LAST_COUNT.removeprefix(b"data").replace(b"{", b"", 1)], []),
     ],
 )  # fmt: skip
 def test_only_an_event_that_is_nothing_but_a_count_is_left_out(

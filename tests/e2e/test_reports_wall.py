@@ -14,7 +14,7 @@ from tests.e2e.asking import forwarded, refused
 from tests.e2e.playing import answer_to, flows, played_whole
 from tests.e2e.raw_http import Connection, NotHttp, ask, request
 from tests.e2e.scenarios import assert_error_event
-from tests.e2e.site import CHAT, ENGINE_KEY, HI, MODELS
+from tests.e2e.site import CHAT, ENGINE_KEY, HI, MODELS, MOST_TOKENS
 from tests.simulators.raw_engine import CHAT as WHOLE
 from tests.simulators.raw_engine import ZEROS, ZIPPED_CHAT
 
@@ -160,7 +160,10 @@ def test_headers_03_what_may_stand_once_stands_once(site: Site) -> None:
 def test_headers_05_what_is_compressed_stays_so_and_says_so(site: Site) -> None:
     whole = site.ask(site.script("zipped-chat", stream=False))
     assert (whole.value("content-encoding"), gzip.decompress(whole.body)) == ("gzip", gzip.decompress(ZIPPED_CHAT))
-    assert answer_to(site, "zipped-stream").body == ZEROS
+    stream = answer_to(site, "zipped-stream")
+    assert stream.body == ZEROS
+    for answer in (whole, stream):
+        assert site.record(answer)["usage"]["completion"] == MOST_TOKENS, "as reserved: nobody looked into it"
     assert site.raw.asked[-1].header("accept-encoding") == ["identity"]
 
 

@@ -41,6 +41,24 @@ def test_a_full_minute_refuses_and_says_when_the_first_of_it_has_passed() -> Non
     assert entered(tally, LIMIT, 60 * SECOND).requests.left == 0
 
 
+def test_who_is_refused_is_told_what_is_left_of_tokens_as_well() -> None:
+    tally, limit = Tally(), Limit("one", 1, 9, tokens_per_minute=1000, tokens_per_day=2500)
+    assert tally.reserve(entered(tally, limit, NOON), 100, NOON * NS, NOON * NS) is None
+    later = NOON + SECOND
+    refusal = tally.told(refused(tally, limit, later), limit, later * NS, later * NS)
+    assert (refusal.reason, refusal.requests) == (Reason.OVER_RATE, (1, 0, 59 * SECOND))
+    assert (refusal.minute, refusal.day) == ((1000, 900, 59 * SECOND), (2500, 2400, DAY_US // 2 - SECOND))
+
+
+def test_a_wait_for_tokens_lasts_until_a_request_fits_as_well() -> None:
+    tally, limit = Tally(), Limit("one", 2, 9, tokens_per_day=100)
+    late = NOON + DAY_US // 2 - 10 * SECOND
+    assert tally.reserve(entered(tally, limit, late), 100, late * NS, late * NS) is None
+    refusal = tally.reserve(entered(tally, limit, late + SECOND), 1, (late + SECOND) * NS, (late + SECOND) * NS)
+    assert refusal is not None
+    assert refusal.wait_us == 59 * SECOND, "not 9 s, when the day ends: the minute is full"
+
+
 def test_who_asks_too_often_still_gets_the_whole_limit() -> None:
     tally = Tally()
     let_in = 0

@@ -34,6 +34,12 @@ def test_what_is_larger_than_the_limit_fits_once_nothing_else_counts() -> None:
     assert window.wait(50, 10, 1) == 0
 
 
+def test_what_is_left_of_a_limit_is_never_less_than_nothing_and_comes_back() -> None:
+    window = Window()
+    window.add(7, 0)
+    assert (window.left(10, SECOND), window.left(5, SECOND), window.left(5, MINUTE_NS)) == (3, 0, 5)
+
+
 def test_a_correction_counts_until_its_entry_has_left_and_makes_no_difference_later() -> None:
     window = Window()
     first, second = window.add(10, 0), window.add(10, SECOND)

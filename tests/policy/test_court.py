@@ -167,6 +167,18 @@ def test_a_model_has_caps_of_its_own_on_what_is_said() -> None:
     assert refused.reason is Reason.PARAMETER_OVER_CAP
 
 
+def test_each_of_several_prompts_may_be_answered_however_many_came_before() -> None:
+    endpoint = replace(COMPLETIONS, parameters=ParameterRules(FACTS["openai-completions"].standard))
+    rules = plane(
+        replace(PARTNER, caps={}), clients=[client("acme", may=frozenset({"completions"}))], endpoints=[endpoint]
+    )
+    court, granted = Court(rules), grant(rules, endpoint="completions")
+    for prompt, most in (("a", 100), (["a"] * 9, 900), ("b", 100), (["b"], 100), (["c"] * 2, 200)):
+        body = {"model": "local", "prompt": prompt, "max_tokens": 50, "n": 2}
+        ruling, sent = rule(court, granted, body)
+        assert (ruling.permit.most_tokens, sent["prompt"]) == (most, prompt)
+
+
 def test_an_empty_list_is_no_conversation_to_remember() -> None:
     rules = plane()
     court = Court(rules)

@@ -99,6 +99,31 @@ def test_without_the_server_nobody_is_let_in_and_with_it_again_everybody(
     assert "the ledger answers again" in log
 
 
+@pytest.mark.parametrize("asked", ["at the door", "for tokens"])
+def test_who_got_no_answer_from_a_server_that_hung_keeps_no_place(
+    both: tuple[Counted, Counted], server: Server, asked: str
+) -> None:
+    person = both[0].person("single" if asked == "at the door" else "both")
+    assert person.ask(max_tokens=1).status == 200
+    data = person.request(max_tokens=100)
+    with person.connect() as connection:
+        if asked == "for tokens":  # the place is asked for before the body is there
+            connection.send(data[:-1])
+            time.sleep(0.3)
+            data = data[-1:]
+        server.hang()
+        connection.send(data)
+        refused(connection.answer("POST"), 503, "ledger-unavailable")
+        server.go_on()
+    if asked == "at the door":
+        wait(lambda: person.ask().status == 200, "a free place", 4.0)
+    else:
+        wait(lambda: person.ask().code == "over-rate", "a minute in which it counts", 4.0)
+        time.sleep(1.5)
+        answer = person.ask()
+        assert int(answer.value("x-ratelimit-remaining-tokens") or "") > 5000 - 100, "what was reserved is given back"
+
+
 def test_an_answer_that_is_under_way_ends_well_though_the_server_is_gone(
     both: tuple[Counted, Counted], server: Server
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,10 +12,11 @@ from valkey.asyncio import Valkey
 from gateway.adapters.ledger_scripts import SERVER_CLOCK, Scripts
 from gateway.adapters.ledger_valkey import ValkeyLedger
 from gateway.addresses import LedgerAddress, Tcp, Unix
-from gateway.limits.ledger import MINUTE_US, Holder
+from gateway.limits.ledger import MINUTE_US, Holder, Lease
 from gateway.limits.limit import Limit
+from gateway.limits.tally import DAY_US
 from gateway.reasons import Reason, Unavailable
-from tests.ledgers import ACME, COUNTED, NOON, SMALL, LedgerContract, Ledgers, kept_out, let_in
+from tests.ledgers import ACME, BIG, COUNTED, NOON, SMALL, LedgerContract, Ledgers, kept_out, let_in, of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -157,6 +159,82 @@ async def test_nobody_gets_in_while_the_server_is_dead_or_hangs_and_all_is_well_
         server.start()
         await let_in(one)
     await raw.connection_pool.disconnect()
+
+
+async def test_a_minute_that_nobody_used_is_forgotten_though_its_calls_have_expired(
+    ledgers: Ledgers,
+    raw: Any,  # noqa: ANN401
+) -> None:
+    one, stream = ledgers.one, await let_in(ledgers.one, COUNTED)
+    assert await of(one.reserve(stream, 600)) is None
+    await ledgers.move(NOON + 2 * MINUTE_US)
+    await raw.delete(*await raw.keys("*:calls"))  # as the server does by itself after 61 s
+    second = await let_in(one, COUNTED)
+    assert await of(one.reserve(second, 900)) is None
+    assert (second.minute, second.day) == ((1000, 100, MINUTE_US), (2500, 1000, DAY_US // 2 - 2 * MINUTE_US))
+    await of(one.settle(stream, 10))
+    third = await let_in(one, COUNTED)
+    refusal = await of(one.reserve(third, 200))
+    assert refusal is not None, "what a call of an earlier minute used less is no room in this one"
+    assert (refusal.minute, refusal.day) == ((1000, 100, MINUTE_US), (2500, 1590, DAY_US // 2 - 2 * MINUTE_US))
+
+
+async def test_what_a_server_did_that_hung_is_undone_when_it_goes_on(
+    server: Server,
+    raw: Any,  # noqa: ANN401
+) -> None:
+    one, other = ledger(server, answer_s=0.3), ledger(server)
+    limit, model = Limit("one", 100, 1, tokens_per_day=1000), (BIG[0], Limit("model", 100, 1, tokens_per_day=1000))
+    async with one.running():
+        lease = await let_in(one, limit)
+        assert await one.reserve(lease, 100, model) is None
+        await one.settle(lease, 40)
+        server.hang()
+        with pytest.raises(Unavailable):
+            await one.enter(ACME, limit)
+        server.go_on()
+        assert (await kept_out(other, limit)).reason is Reason.OVER_CONCURRENCY, "it was let in, and nobody told it"
+        await until_let_in(other, limit)
+        lease = await let_in(one, limit, Holder("partner", "other"))
+        server.hang()
+        with pytest.raises(Unavailable):
+            await one.reserve(lease, 100, model)
+        await one.settle(lease, 0)
+        server.go_on()
+        lease = await until_let_in(one, limit, Holder("partner", "other"))
+        assert await other.reserve(lease, 10, model) is None
+        assert lease.day is not None
+        assert lease.day.left == 990
+        assert [await raw.hget(key, "spent") for key in sorted(await raw.keys("*:sums"))].count(b"50") == 1, (
+            "the model's"
+        )
+    await other.close()
+
+
+async def until_let_in(one: ValkeyLedger, limit: Limit, holder: Holder = ACME) -> Lease:
+    """Ask until somebody is let in."""
+    begun = time.monotonic()
+    while not isinstance(answer := await one.enter(holder, limit), Lease):
+        assert time.monotonic() - begun < 5
+        await asyncio.sleep(0.05)
+    return answer
+
+
+async def test_a_server_that_only_reads_is_not_there_for_a_ledger(
+    server: Server,
+    raw: Any,  # noqa: ANN401
+) -> None:
+    one = ledger(server)
+    assert await one.answers()
+    await raw.execute_command("REPLICAOF", "127.0.0.1", "1")
+    try:
+        with pytest.raises(Unavailable, match="ReadOnlyError"):
+            await one.ping()
+        assert not await one.answers()
+    finally:
+        await raw.execute_command("REPLICAOF", "NO", "ONE")
+    assert await one.answers()
+    await one.close()
 
 
 @pytest.mark.usefixtures("raw")
