@@ -27,7 +27,7 @@ from gateway.policy.model import Endpoint
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
 from gateway.reasons import Malformed, Reason, Unavailable
 from gateway.refusal import Refusal
-from gateway.turnstile import Turnstile
+from gateway.turnstile import Passage, Turnstile
 from gateway.upload import check_announced, receive, written
 from gateway.wire.field_lines import NO_FIELDS
 from gateway.wire.headers import RequestHeaders, media_type_is_json
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from gateway.policy.decision import Grant
     from gateway.policy.model import Deadlines, Plane
     from gateway.ports import Ports, Spool
-    from gateway.turnstile import Passage
     from gateway.wire.hosts import HostRule
 
 
@@ -137,7 +136,8 @@ class Enforcement(Generic[InboundT]):
             return Refusal.of(grant)
         record.client = grant.client.name
         record.head_ms = (ports.clock.ticks() - begun) * 1000
-        passage = await self._turnstile.enter(grant)
+        entered = self._turnstile.enter(grant)
+        passage = entered if isinstance(entered, Passage) else await entered
         if isinstance(passage, Refusal):
             return passage
         dialect = DIALECTS[reading.endpoint.dialect]
@@ -157,8 +157,10 @@ class Enforcement(Generic[InboundT]):
         finally:
             if spool is not None:
                 spool.close()
-            await passage.leave()
+            leaving = passage.leave()
             record.usage = passage.usage
+            if leaving is not None:
+                await leaving
 
     async def _identified(self, inbound: InboundT, headers: RequestHeaders, credential: Credential) -> Visitor:
         """Find out who calls, where it is not known yet."""
@@ -232,7 +234,9 @@ class Enforcement(Generic[InboundT]):
             if not media_type_is_json(reading.headers.content_type):
                 raise Malformed(Reason.MEDIA_TYPE_NOT_ACCEPTED, "this endpoint takes application/json in UTF-8")
             check_announced(reading.headers, at_most)
-            body = await inbound.read_body(at_most)
+            body = inbound.body_at_hand(at_most)
+            if body is None:
+                body = await inbound.read_body(at_most)
             begun = ports.clock.ticks()
             call = dialect.read(body)
             del body  # it may hold images: from here on, what was parsed is the only copy
@@ -268,7 +272,9 @@ class Enforcement(Generic[InboundT]):
         if spool is not None and isinstance(dialect, FormBody):
             request.body, request.upload = written(dialect, call, permit.changes, spool, ports.new_id())
         record.judge_ms = (ports.clock.ticks() - begun) * 1000
-        return await passage.reserve(request, call.fields, permit.most_tokens, permit.model) or request
+        reserving = passage.reserve(request, call.fields, permit.most_tokens, permit.model)
+        refusal = None if reserving is None else await reserving
+        return request if refusal is None else refusal
 
     async def _list_models(
         self, inbound: InboundT, record: AuditRecord, grant: Grant, limits: list[bytes]

@@ -50,6 +50,9 @@ class Inbound(Protocol):
     def certificate(self) -> str | None:
         """The SHA-256 thumbprint of the certificate that the client showed on this connection (RFC 8705 §3.1)."""
 
+    def body_at_hand(self, at_most: int) -> bytes | None:
+        """Give the body, once, where all of it came with its head or soon behind it; ``None``: ``read_body``."""
+
     async def read_body(self, at_most: int) -> bytes:
         """Read the body.
 

@@ -76,6 +76,9 @@ class Door:
     def answered(self) -> bool:
         return self.head_out or bool(self.answers)
 
+    def body_at_hand(self, at_most: int) -> bytes | None:
+        return None
+
     async def read_body(self, at_most: int) -> bytes:
         self.limits.append(at_most)
         if isinstance(self.body, BaseException):

@@ -39,6 +39,9 @@ class Door:
         self._body = body
         self._size = size
 
+    def body_at_hand(self, at_most: int) -> bytes | None:
+        raise AssertionError("a form is not read at once")
+
     async def read_body(self, at_most: int) -> bytes:
         raise AssertionError("a form is not read at once")
 

@@ -111,15 +111,24 @@ class Downstream:
         self._late = True
         self.wake()
 
+    def body_at_hand(self, at_most: int) -> bytes | None:
+        """Give the body, once, where all of it is there and it is not too long; ``None``: ``read_body`` goes into it."""
+        # A body with a fault has an end that is missing.
+        if self.more_body or self.complete or self.disconnected or len(self.body) > at_most:
+            return None
+        return self._taken()
+
     async def read_body(self, at_most: int) -> bytes:
         """Read the request body of at most so many bytes, within the listener's time for it.
 
         Raises ``Malformed`` with ``BODY_TOO_LARGE``, ``REQUEST_TIMEOUT`` or the parser's reason; ``ConnectionError``
         when the client left.
         """
-        # A body with a fault has an end that is missing.
-        if self.more_body or self.complete or self.disconnected or len(self.body) > at_most:
-            await self._arrive(at_most)
+        await self._arrive(at_most)
+        return self._taken()
+
+    def _taken(self) -> bytes:
+        """Give what is there of the body, and keep nothing of it."""
         self.bytes_in = len(self.body)
         body, self.body = self.body, b""
         if self.flow.read_paused:
