@@ -7,6 +7,7 @@ import itertools
 import statistics
 import sys
 import time
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -39,6 +40,7 @@ from gateway.policy.model import Endpoint  # noqa: E402
 from gateway.reasons import Malformed  # noqa: E402
 from gateway.wire import strict_json  # noqa: E402
 from gateway.wire.event_stream import EventBuffer  # noqa: E402
+from gateway.wire.field_lines import FieldLines  # noqa: E402
 from gateway.wire.headers import RequestHeaders  # noqa: E402
 from gateway.wire.hosts import HostRule  # noqa: E402
 from gateway.wire.http1 import ResponseReader  # noqa: E402
@@ -123,11 +125,15 @@ def gatehouse(plane: Plane) -> Grant:
     ]
     hosts = HostRule.of_tcp(8201, (), loopback=True)
     target = Target.parse(b"/v1/chat/completions")
-    headers = RequestHeaders.parse(fields, http_version="1.1", hosts=hosts)
+    lines, known = FieldLines.of(fields), {sha256(fields[3][1]).digest()}
+    headers = RequestHeaders.read(lines, http_version="1.1", hosts=hosts)
     credentials = CredentialReader(plane.callers, {})
     show("target", lambda: Target.parse(b"/v1/chat/completions"))
     show("endpoint", lambda: endpoint_for(plane, "POST", target))
-    show("header fields (8)", lambda: RequestHeaders.parse(fields, http_version="1.1", hosts=hosts))
+    show("header fields (8)", lambda: RequestHeaders.read(lines, http_version="1.1", hosts=hosts))
+    show(
+        "the same, token seen before", lambda: RequestHeaders.read(lines, http_version="1.1", hosts=hosts, known=known)
+    )
     show("credential, which kind", lambda: credentials.read(headers))
 
     trust = plane.callers["corp"]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gateway.policy.decide import accepted, endpoint_for
 from gateway.policy.model import Endpoint
 from gateway.policy.plane_metadata import metadata_of, refused_question
+from gateway.reasons import Malformed, Reason
 from gateway.wire.cors import CorsRule
 from gateway.wire.headers import RequestHeaders
 from gateway.wire.target import Target
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from gateway.policy.decision import Deny
     from gateway.policy.model import Plane
+    from gateway.wire.field_lines import FieldLines
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,15 @@ class Anonymous:
             return None
         preflight = self._cors.preflight(headers.origin, raw, accepted(self._plane, methods))
         return None if preflight is None else Notice(preflight)
+
+    def found(
+        self, method: str, target: Target | Malformed | None, headers: RequestHeaders, fields: FieldLines
+    ) -> Endpoint | Notice | Deny:
+        """Give what a request line leads to. Raises ``Malformed``: its target, where that could not be read."""
+        if not isinstance(target, Target):
+            raise target or Malformed(Reason.TARGET_MALFORMED)
+        notice = self.notice(method, target, headers, fields.pairs())
+        return endpoint_for(self._plane, method, target) if notice is None else notice
 
     def plain_questions(self) -> dict[tuple[str, bytes], Endpoint]:
         """Give the endpoints by method and target, where a target leads to one of them and to no notice."""

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from os import urandom
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -45,7 +45,7 @@ from gateway.ports import Ports
 from gateway.settings import OPS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 
     from gateway.adapters.audit_log import AuditLog
     from gateway.adapters.downstream import Downstream
@@ -75,10 +75,17 @@ class PlaneApp:
         self.enforcement = enforcement
         self._metrics = metrics
 
-    async def __call__(self, inbound: Downstream) -> None:
+    def __call__(self, inbound: Downstream) -> Coroutine[Any, Any, None]:
         """Answer one request that came through ``EdgeProtocol``; no other server shows the target as it was sent."""
+        serving = self.enforcement.serve(inbound)
+        if inbound.refusal is None and not inbound.more_body:
+            return serving  # the parser has read all of it
+        return self._counted(inbound, serving)
+
+    async def _counted(self, inbound: Downstream, serving: Coroutine[Any, Any, None]) -> None:
+        """Serve, and count what the parser refused."""
         try:
-            await self.enforcement.serve(inbound)
+            await serving
         finally:
             if inbound.refusal is not None or inbound.body_fault is not None:
                 self._metrics.parser_refused()

@@ -16,43 +16,42 @@ from gateway.dialects.form_body import FormBody
 from gateway.dialects.openai_models import ModelEntry, model_body, models_body
 from gateway.dialects.registry import DIALECTS
 from gateway.engine.choice import mark
-from gateway.gatehouse import Gatehouse, bounds
+from gateway.gatehouse import Gatehouse, Visitor, bounds
 from gateway.identity import dpop
 from gateway.identity.challenge import challenge
 from gateway.limits.waiting_room import RANKS
+from gateway.policy.admissions import Admissions
 from gateway.policy.court import Court
-from gateway.policy.decide import admit, endpoint_for
 from gateway.policy.decision import Deny
 from gateway.policy.model import Endpoint
 from gateway.ports import Delivery, Ending, InboundT, UpstreamRequest
 from gateway.reasons import Malformed, Reason, Unavailable
 from gateway.refusal import Refusal
-from gateway.turnstile import Turnstile
+from gateway.turnstile import Passage, Turnstile
 from gateway.upload import check_announced, receive, written
+from gateway.wire.field_lines import NO_FIELDS
 from gateway.wire.headers import RequestHeaders, media_type_is_json
-from gateway.wire.target import Target
+from gateway.wire.target import Target, read_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gateway.dialects.call import Dialect
     from gateway.dialects.openai_models import ServedModel
-    from gateway.gatehouse import Visitor
     from gateway.identity.credential import Credential
     from gateway.policy.decision import Grant
     from gateway.policy.model import Deadlines, Plane
     from gateway.ports import Ports, Spool
-    from gateway.turnstile import Passage
     from gateway.wire.hosts import HostRule
 
 
 @dataclass(slots=True)
 class _Reading:
-    """Room 2's work: what is asked for, and by which credential."""
+    """Room 2's work: what is asked for, and by whom or else by which credential."""
 
     endpoint: Endpoint
     headers: RequestHeaders
-    credential: Credential
+    caller: Visitor | Credential
 
 
 _ALWAYS = (b"cache-control: no-store\r\n", b"x-content-type-options: nosniff\r\n")
@@ -70,6 +69,7 @@ class Enforcement(Generic[InboundT]):
         self._ports = ports
         self._turnstile = Turnstile(plane, ports.ledger)
         self._court = Court(plane)
+        self._admissions = Admissions(plane)
         self._gatehouse = Gatehouse(plane, ports.authenticator, ports.clock, ports.proofs, bounds(ports.processes))
         endpoints = [endpoint for by_method in plane.endpoints.values() for endpoint in by_method.values()]
         self._endpoints = {endpoint.name: endpoint for endpoint in endpoints}
@@ -77,6 +77,7 @@ class Enforcement(Generic[InboundT]):
         self._default_dialect = DIALECTS["openai-chat"]
         self._anonymous = Anonymous(plane)
         self._plain = self._anonymous.plain_questions()  # what nearly everybody asks for
+        self._pageless = self._anonymous.lines(None)
 
     async def serve(self, inbound: InboundT) -> None:
         """Answer one request and record it, whatever happens."""
@@ -122,18 +123,21 @@ class Enforcement(Generic[InboundT]):
                 return Refusal.of(reading)
             await self._notify(inbound, record, reading)
             return None
-        visitor = self._gatehouse.known(reading.credential, reading.headers, inbound.peer)
-        visitor = visitor or await self._identified(inbound, reading)
+        caller = reading.caller
+        visitor = caller if isinstance(caller, Visitor) else await self._identified(inbound, reading.headers, caller)
         record.subject = visitor.principal.subject
         today = ports.clock.today()
-        grant = admit(self.plane, reading.endpoint, visitor.principal, visitor.address, today)
+        grant = self._admissions.admit(
+            reading.endpoint, visitor.principal, visitor.address, today, reading.headers.known_as
+        )
         if isinstance(grant, Deny):
             if grant.client is not None:
                 await self._turnstile.count(grant.client, visitor.principal)
             return Refusal.of(grant)
         record.client = grant.client.name
         record.head_ms = (ports.clock.ticks() - begun) * 1000
-        passage = await self._turnstile.enter(grant)
+        entered = self._turnstile.enter(grant)
+        passage = entered if isinstance(entered, Passage) else await entered
         if isinstance(passage, Refusal):
             return passage
         dialect = DIALECTS[reading.endpoint.dialect]
@@ -153,50 +157,53 @@ class Enforcement(Generic[InboundT]):
         finally:
             if spool is not None:
                 spool.close()
-            await passage.leave()
+            leaving = passage.leave()
             record.usage = passage.usage
+            if leaving is not None:
+                await leaving
 
-    async def _identified(self, inbound: InboundT, reading: _Reading) -> Visitor:
+    async def _identified(self, inbound: InboundT, headers: RequestHeaders, credential: Credential) -> Visitor:
         """Find out who calls, where it is not known yet."""
         path = Target.parse(inbound.target).path.decode("ascii")
-        asked = dpop.Asked(inbound.method, reading.headers.host, path, inbound.certificate)
-        return await self._gatehouse.enter(reading.credential, reading.headers, inbound.peer, asked)
+        asked = dpop.Asked(inbound.method, headers.host, path, inbound.certificate)
+        return await self._gatehouse.enter(credential, headers, inbound.peer, asked)
 
     def _read(self, inbound: InboundT, record: AuditRecord) -> _Reading | Notice | Deny:
         """Room 2: syntax, then host, path, method, query, credential; a notice where no caller is needed."""
         if inbound.refusal is not None:
             raise inbound.refusal
-        not_canonical = None
         endpoint = self._plain.get((inbound.method, inbound.target))
-        try:
-            target = None if endpoint else Target.parse(inbound.target)
-        except Malformed as malformed:
-            if malformed.reason is not Reason.TARGET_NOT_CANONICAL:
-                raise
-            not_canonical, target = malformed, None  # a 404 like any other: syntax and host come first
-        headers = RequestHeaders.parse(inbound.headers, http_version=inbound.http_version, hosts=self._hosts)
-        raw, inbound.lines = inbound.headers, self._anonymous.lines(headers.origin)
-        inbound.headers = []  # a stream may last for minutes: what nobody reads again must not last with it
-        record.client_request_id = headers.request_id
-        record.edge_ip = headers.cf_connecting_ip
-        record.cf_ray = headers.cf_ray
+        target = None if endpoint else read_target(inbound.target)
+        fields, gatehouse = inbound.headers, self._gatehouse
+        headers = RequestHeaders.read(
+            fields, http_version=inbound.http_version, hosts=self._hosts, known=gatehouse.known_fields
+        )
+        inbound.headers = NO_FIELDS  # a stream may last for minutes: what nobody reads again must not last with it
+        known_as = headers.known_as
+        if known_as is None:
+            inbound.lines = self._anonymous.lines(headers.origin)
+            record.client_request_id = headers.request_id
+            record.edge_ip = headers.cf_connecting_ip
+            record.cf_ray = headers.cf_ray
+        else:
+            inbound.lines = self._pageless  # and it has none of the others
         if not self._ports.journal.ready:
             raise Unavailable(Reason.AUDIT_UNAVAILABLE)
         if endpoint is None:
-            if target is None:
-                raise not_canonical or Malformed(Reason.TARGET_MALFORMED)
-            found = self._anonymous.notice(inbound.method, target, headers, raw) or endpoint_for(
-                self.plane, inbound.method, target
-            )
+            found = self._anonymous.found(inbound.method, target, headers, fields)
             if not isinstance(found, Endpoint):
                 return found
             endpoint = found
         record.endpoint = endpoint.name
         if endpoint.dialect not in DIALECTS:
             return Deny(Reason.NO_SUCH_ENDPOINT, record=f"dialect {endpoint.dialect} is not served by this version")
-        credential = self._gatehouse.read(headers, inbound.peer)
+        visitor = None if known_as is None else gatehouse.recognized(known_as, inbound.peer, record.time)
+        if visitor is not None:
+            record.credential = visitor.principal.kind._value_
+            return _Reading(endpoint, headers, visitor)
+        credential = gatehouse.read(headers, inbound.peer)
         record.credential = credential.kind._value_
-        return _Reading(endpoint, headers, credential)
+        return _Reading(endpoint, headers, gatehouse.known(credential, headers, inbound.peer) or credential)
 
     async def _notify(self, inbound: InboundT, record: AuditRecord, notice: Notice) -> None:
         """Answer what needs no caller."""
@@ -227,7 +234,9 @@ class Enforcement(Generic[InboundT]):
             if not media_type_is_json(reading.headers.content_type):
                 raise Malformed(Reason.MEDIA_TYPE_NOT_ACCEPTED, "this endpoint takes application/json in UTF-8")
             check_announced(reading.headers, at_most)
-            body = await inbound.read_body(at_most)
+            body = inbound.body_at_hand(at_most)
+            if body is None:
+                body = await inbound.read_body(at_most)
             begun = ports.clock.ticks()
             call = dialect.read(body)
             del body  # it may hold images: from here on, what was parsed is the only copy
@@ -263,7 +272,9 @@ class Enforcement(Generic[InboundT]):
         if spool is not None and isinstance(dialect, FormBody):
             request.body, request.upload = written(dialect, call, permit.changes, spool, ports.new_id())
         record.judge_ms = (ports.clock.ticks() - begun) * 1000
-        return await passage.reserve(request, call.fields, permit.most_tokens, permit.model) or request
+        reserving = passage.reserve(request, call.fields, permit.most_tokens, permit.model)
+        refusal = None if reserving is None else await reserving
+        return request if refusal is None else refusal
 
     async def _list_models(
         self, inbound: InboundT, record: AuditRecord, grant: Grant, limits: list[bytes]

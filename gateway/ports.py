@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 from gateway.dialects.meter import Meter
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
+    from collections.abc import AsyncGenerator, Callable, Container, Coroutine, Iterable, Mapping
 
     from gateway.audit import AuditRecord
     from gateway.dialects.call import Dialect
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gateway.policy.cache_salt import CacheSalts
     from gateway.policy.model import Deadlines
     from gateway.reasons import Malformed, Reason
+    from gateway.wire.field_lines import FieldLines
 
 
 class Inbound(Protocol):
@@ -37,7 +38,7 @@ class Inbound(Protocol):
     method: str
     target: bytes
     http_version: str
-    headers: list[tuple[bytes, bytes]]
+    headers: FieldLines
     peer: str | None
     refusal: Malformed | None
     keep_alive: bool
@@ -48,6 +49,9 @@ class Inbound(Protocol):
     @property
     def certificate(self) -> str | None:
         """The SHA-256 thumbprint of the certificate that the client showed on this connection (RFC 8705 §3.1)."""
+
+    def body_at_hand(self, at_most: int) -> bytes | None:
+        """Give the body, once, where all of it came with its head or soon behind it; ``None``: ``read_body``."""
 
     async def read_body(self, at_most: int) -> bytes:
         """Read the body.
@@ -185,7 +189,16 @@ class Catalogue(Protocol):
 
 
 class Authenticator(Protocol):
-    """Turns a credential into a verified principal."""
+    """Turns a credential into a verified principal.
+
+    ``known_fields``: the SHA-256 of each Authorization field that ``recognize`` may know.
+    """
+
+    @property
+    def known_fields(self) -> Container[bytes]: ...  # noqa: D102
+
+    def recognize(self, field: bytes, now: float) -> Principal | None:
+        """Give the principal of a token that was verified before, by the SHA-256 of the field that brings it."""
 
     def known(self, credential: Credential, now: float) -> Principal | None:
         """Give the principal of a credential that was verified before, or needs nothing from outside."""

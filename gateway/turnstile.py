@@ -21,7 +21,7 @@ from gateway.reasons import Reason
 from gateway.refusal import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Mapping
 
     from gateway.dialects.registry import Facts
     from gateway.identity.principal import Principal
@@ -47,18 +47,24 @@ class Turnstile:
         if counting is not None:
             await counting
 
-    async def enter(self, grant: Grant) -> Passage | Refusal:
-        """Count a request and give it a place. Raises ``Unavailable(LEDGER_UNAVAILABLE)``."""
+    def enter(self, grant: Grant) -> Passage | Awaitable[Passage | Refusal]:
+        """Count a request and give it a place, at once where that can be. Raises ``Unavailable(LEDGER_UNAVAILABLE)``."""
         client = grant.client
         holder = self._holders[client.name]
         if client.each_subject:
             holder = self._holder(client, grant.principal)
-        lease, fields = self._ledger.enter(holder, client.limit), self._fields[client.name]
-        if not isinstance(lease, Lease):
-            lease = lease if isinstance(lease, Refused) else await lease
-            if isinstance(lease, Refused):
-                return _refusal(lease, client.limit, fields)
-        return Passage(self._ledger, lease, fields, FACTS[grant.endpoint.dialect])
+        lease = self._ledger.enter(holder, client.limit)
+        return self._passage(grant, lease) if isinstance(lease, Lease) else self._entered(grant, lease)
+
+    async def _entered(self, grant: Grant, lease: Refused | Awaitable[Lease | Refused]) -> Passage | Refusal:
+        """Wait for the ledger, and word its refusal."""
+        answer = lease if isinstance(lease, Refused) else await lease
+        if isinstance(answer, Refused):
+            return _refusal(answer, grant.client.limit, self._fields[grant.client.name])
+        return self._passage(grant, answer)
+
+    def _passage(self, grant: Grant, lease: Lease) -> Passage:
+        return Passage(self._ledger, lease, self._fields[grant.client.name], FACTS[grant.endpoint.dialect])
 
     def _holder(self, client: Client, principal: Principal) -> Holder:
         """Say whose limits hold: the client's, or those of one person, by what was verified and nothing else."""
@@ -95,12 +101,12 @@ class Passage:
         """Say what is left in a refusal for another reason, too."""
         return refusal if refusal is None or refusal.fields else replace(refusal, fields=tuple(self.lines))
 
-    async def reserve(
+    def reserve(
         self, request: UpstreamRequest, fields: Mapping[str, Any], most_tokens: int, model: Model
-    ) -> Refusal | None:
+    ) -> Awaitable[Refusal | None] | None:
         """Count the most that a call can use, by its client's limits and its model's, and have its answer say so.
 
-        From here on the call goes to its engine, and may cost something. ``fields``: what the caller said;
+        ``None``: it was counted at once. From here on the call goes to its engine, and may cost something. ``fields``: what the caller said;
         ``most_tokens``: of all answers together. Raises ``Unavailable(LEDGER_UNAVAILABLE)``.
         """
         lease, most, limit, shared = self._lease, 0, self._lease.limit, model.limit
@@ -113,18 +119,27 @@ class Passage:
         if shared is not None or (most and (limit.tokens_per_minute is not None or limit.tokens_per_day is not None)):
             share = (Holder.of_model(lease.holder.plane, model.alias), shared) if shared is not None else None
             refused = self._ledger.reserve(lease, most, share)
-            if refused is not None and not isinstance(refused, Refused):
-                refused = await refused
-            if refused is not None and refused.shared and shared is not None:
-                return _refusal(refused, shared, None, f" of the model `{model.alias}` for all its callers")
             if refused is not None:
-                return _refusal(refused, limit, self._fields)
+                return self._reserved(request, refused, model)
         self._request = request
         request.lines.append(self._fields.of_lease(lease))
         return None
 
-    async def leave(self) -> None:
-        """Free the place at once and pay."""
+    async def _reserved(
+        self, request: UpstreamRequest, refused: Refused | Awaitable[Refused | None], model: Model
+    ) -> Refusal | None:
+        """Wait for the ledger, and word its refusal."""
+        answer = refused if isinstance(refused, Refused) else await refused
+        if answer is not None and answer.shared and model.limit is not None:
+            return _refusal(answer, model.limit, None, f" of the model `{model.alias}` for all its callers")
+        if answer is not None:
+            return _refusal(answer, self._lease.limit, self._fields)
+        self._request = request
+        request.lines.append(self._fields.of_lease(self._lease))
+        return None
+
+    def leave(self) -> Awaitable[None] | None:
+        """Free the place at once and pay; what is to be awaited, where the ledger is elsewhere."""
         request, tokens = self._request, 0
         if request is not None:
             if self._facts.counts_tokens:
@@ -134,9 +149,7 @@ class Passage:
             else:
                 self.usage = request.meter.usage
         most = tokens if tokens < MOST else MOST  # noqa: FURB136  (as above)
-        settling = self._ledger.settle(self._lease, most)
-        if settling is not None:
-            await settling
+        return self._ledger.settle(self._lease, most)
 
     def _used(self, request: UpstreamRequest) -> Usage | None:
         """Say what a call is charged for: by the engine's count, or by what was seen of a broken answer; never nothing.

@@ -9,7 +9,9 @@ import pytest
 
 from gateway.anonymous import Anonymous, Notice
 from gateway.policy.decision import Deny
-from gateway.reasons import Reason
+from gateway.policy.model import Endpoint
+from gateway.reasons import Malformed, Reason
+from gateway.wire.field_lines import FieldLines
 from gateway.wire.headers import RequestHeaders
 from gateway.wire.target import Target
 from tests.policy.planes import plane
@@ -39,6 +41,17 @@ def test_the_document_is_plainly_asked_for(method: str, target: bytes, reason: R
     denied = told(method, target)
     assert isinstance(denied, Deny)
     assert denied.reason is reason
+
+
+def test_a_request_line_leads_to_a_notice_or_an_endpoint_or_to_nothing() -> None:
+    def found(method: str, target: Target | Malformed | None) -> Notice | Deny | Endpoint:
+        return Anonymous(OPEN).found(method, target, RequestHeaders("gateway", origin=PAGE), FieldLines.of(ASKS))
+
+    assert isinstance(found("OPTIONS", Target.parse(b"/v1/chat/completions")), Notice)
+    assert isinstance(found("POST", Target.parse(b"/v1/chat/completions")), Endpoint)
+    assert found("POST", Target.parse(b"/metrics")) == Deny(Reason.NO_SUCH_ENDPOINT)
+    with pytest.raises(Malformed, match="twice"):
+        found("POST", Malformed(Reason.TARGET_NOT_CANONICAL, "a slash stands there twice"))
 
 
 def test_a_page_of_a_listed_origin_is_told_what_it_may_send() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from gateway.policy.cache_salt import CacheSalts
 from gateway.policy.model import Deadlines, Endpoint, ParameterRules
 from gateway.ports import Delivery, Ending, EngineAnswer, Ports, UpstreamRequest
 from gateway.reasons import ANSWERS, Malformed, Reason, Unavailable
+from gateway.wire.field_lines import NO_FIELDS, FieldLines
 from gateway.wire.hosts import HostRule
 from tests.policy.planes import PARTNER, client, plane, principal
 from tests.simulators.prover import Prover
@@ -56,7 +58,7 @@ class Door:
     method: str = "POST"
     target: bytes = b"/v1/chat/completions"
     http_version: str = "1.1"
-    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    headers: FieldLines = NO_FIELDS
     peer: str | None = "192.0.2.1"
     certificate: str | None = None
     refusal: Malformed | None = None
@@ -73,6 +75,9 @@ class Door:
     @property
     def answered(self) -> bool:
         return self.head_out or bool(self.answers)
+
+    def body_at_hand(self, at_most: int) -> bytes | None:
+        return None
 
     async def read_body(self, at_most: int) -> bytes:
         self.limits.append(at_most)
@@ -109,6 +114,10 @@ class Gatehouse:
         self._principals = principals
         self._remembers = remembers
         self.asked = 0
+        self.known_fields: dict[bytes, Principal] = {}
+
+    def recognize(self, field: bytes, now: float) -> Principal | None:
+        return self.known_fields.get(field)
 
     def known(self, credential: Credential, now: float) -> Principal | None:
         found = self._principals.get(credential.text)
@@ -314,7 +323,7 @@ def ask(
         **{name.replace("_", "-"): value for name, value in headers.items()},
     }
     raw = [(name.encode(), value.encode()) for name, value in fields.items() if value is not None]
-    return Door(method, target, headers=raw, body=data)
+    return Door(method, target, headers=FieldLines.of(raw), body=data)
 
 
 def models(target: bytes = b"/v1/models", **headers: str | None) -> Door:
@@ -1021,7 +1030,7 @@ async def test_without_origins_a_preflight_is_405_and_no_answer_speaks_of_pages(
     ],
 )
 async def test_whatever_the_answer_a_page_of_a_listed_origin_may_read_it(door: Door, status: int) -> None:
-    door.headers.append((b"origin", PAGE.encode()))
+    door.headers = FieldLines.of([*door.headers.pairs(), (b"origin", PAGE.encode())])
     await pages().serve(door)
     assert told(door)[0] == status
     assert told(door)[1]["access-control-allow-origin"] == PAGE
@@ -1123,3 +1132,41 @@ async def test_no_file_is_made_for_json() -> None:
     house = House()
     await house.serve(ask())
     assert house.spools == []
+
+
+# Who is recognized
+
+
+SHOWN = "t" * 200
+
+
+def recognizing(found: Principal) -> House:
+    house = House()
+    house.gatehouse.known_fields[sha256(b"Bearer " + SHOWN.encode()).digest()] = found
+    return house
+
+
+async def test_who_is_recognized_by_the_field_is_not_identified_again() -> None:
+    house = recognizing(principal())
+    record = await house.serve(ask(credential=SHOWN))
+    assert (record.client, record.credential, record.status) == ("acme", principal().kind.value, 200)
+    assert house.gatehouse.asked == 0
+
+
+@pytest.mark.parametrize(
+    "more, reason",
+    [
+        ({"cf_access_jwt_assertion": "a.b.c"}, Reason.CREDENTIAL_AMBIGUOUS),
+        ({"x_request_id": "mine"}, Reason.CREDENTIAL_INVALID),
+    ],
+)
+async def test_a_field_that_is_known_counts_for_nothing_beside_one_that_asks_for_a_longer_look(
+    more: dict[str, Any], reason: Reason
+) -> None:
+    """The authenticator of this test knows the field and not the token, so the long way ends in a refusal."""
+    house = recognizing(principal())
+    assert (await house.serve(ask(credential=SHOWN, **more))).reason is reason
+
+
+async def test_who_is_recognized_is_refused_as_anybody() -> None:
+    assert (await recognizing(principal("nobody")).serve(ask(credential=SHOWN))).reason is Reason.CLIENT_UNKNOWN

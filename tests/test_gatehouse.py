@@ -69,6 +69,10 @@ class Roll:
         self.verified: set[str] = set()
         self.opened: list[str] = []
         self.judged: list[str] = []
+        self.known_fields: dict[bytes, Principal] = {}
+
+    def recognize(self, field: bytes, now: float) -> Principal | None:
+        return self.known_fields.get(field)
 
     def known(self, credential: Credential, now: float) -> Principal | None:
         found = self.principals.get(credential.text)
@@ -309,3 +313,20 @@ def test_several_processes_together_let_no_more_credentials_fail_than_one() -> N
             assert share.burst * processes <= whole.burst
             assert share.per_second * processes == pytest.approx(whole.per_second)
     assert [one.burst for one in bounds(200)] == [1, 10, 1], "nobody is told to wait for ever"
+
+
+async def test_a_field_that_is_recognized_names_its_visitor() -> None:
+    house = House(CORP)
+    house.roll.known_fields[b"hash"] = principal()
+    assert house.gatehouse.known_fields is house.roll.known_fields
+    assert house.gatehouse.recognized(b"hash", "192.0.2.1", NOW) == Visitor(principal(), "192.0.2.1")
+    assert house.gatehouse.recognized(b"other", "192.0.2.1", NOW) is None
+
+
+async def test_a_token_that_is_bound_to_a_key_and_one_behind_an_edge_are_recognized_by_nothing_alone() -> None:
+    bound = House(BOUND)
+    bound.roll.known_fields[b"hash"] = principal(bound_to=Confirmation("dpop", "key"))
+    assert bound.gatehouse.recognized(b"hash", "192.0.2.1", NOW) is None
+    behind = House(CORP, edge=EDGE)
+    behind.roll.known_fields[b"hash"] = principal()
+    assert b"hash" not in behind.gatehouse.known_fields

@@ -9,6 +9,7 @@ import pytest
 from gateway.dialects.openai_audio import OpenAITranscriptions
 from gateway.reasons import Malformed, Reason
 from gateway.upload import check_announced, receive, written
+from gateway.wire.field_lines import NO_FIELDS
 from gateway.wire.headers import RequestHeaders
 
 if TYPE_CHECKING:
@@ -34,9 +35,12 @@ class Door:
     answered = False
 
     def __init__(self, body: bytes, size: int) -> None:
-        self.headers: list[tuple[bytes, bytes]] = []
+        self.headers = NO_FIELDS
         self._body = body
         self._size = size
+
+    def body_at_hand(self, at_most: int) -> bytes | None:
+        raise AssertionError("a form is not read at once")
 
     async def read_body(self, at_most: int) -> bytes:
         raise AssertionError("a form is not read at once")

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class Alarm:
-    """One deadline at a time. ``due``: the loop's time at which ``call`` is called, ``None`` for never."""
+    """One deadline at a time.
+
+    ``due``: the loop's time at which ``call`` is called, ``None`` for never; to set it to that is what ``off`` does.
+    """
 
     __slots__ = ("_call", "_loop", "_timer", "_when", "due")
 
@@ -28,7 +31,9 @@ class Alarm:
 
     def within(self, seconds: float) -> None:
         """Set the deadline so many seconds from now, in place of the one before."""
-        self.at(self._loop.time() + seconds)
+        self.due = due = self._loop.time() + seconds
+        if self._timer is None or due < self._when:
+            self._arm(due)
 
     def at(self, due: float) -> None:
         """Set the deadline at a time of the loop, in place of the one before."""

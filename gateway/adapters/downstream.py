@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import socket
 import struct
-from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
     from gateway.adapters.edge import EdgeProtocol
+    from gateway.wire.field_lines import FieldLines
 
 FLUSH_AT_MOST_S = 5.0
 """Seconds that a cut-off stream may take to deliver its last event."""
 
-_NAME = itemgetter(0)
 _RESET = struct.pack("ii", 1, 0)  # linger for no time at all: the kernel sends a reset
 
 
@@ -44,14 +43,15 @@ class Downstream:
     """The server's side of one request.
 
     ``refusal`` is set where the connection's parser could not read the head, ``body_fault`` where it could not read on
-    behind it. ``body``: what arrived and was not read yet; ``more_body``: the rest follows. ``answered``: the status
+    behind it. ``body``: what arrived and was not read yet; ``more_body``: the rest follows. ``arrival``: somebody waits
+    for more of it, and was not told yet that there is some. ``answered``: the status
     line is on its way, so that a failure can only cut the answer off. ``complete``: the answer is out to its end, or
     cut off. ``disconnected``: the client left before that. ``keep_alive``: whether the connection goes on behind the
     answer.
     """
 
     __slots__ = (
-        "_arrival", "_chunked", "_late", "_until_close", "answered", "body", "body_fault", "bytes_in", "bytes_out",
+        "_chunked", "_late", "_until_close", "answered", "arrival", "body", "body_fault", "bytes_in", "bytes_out",
         "complete", "disconnected", "edge", "exchange", "expects_continue", "flow", "headers", "http_version",
         "keep_alive", "lines", "method", "more_body", "peer", "refusal", "target", "transport",
     )  # fmt: skip
@@ -62,7 +62,7 @@ class Downstream:
         method: str,
         target: bytes,
         http_version: str,
-        headers: list[tuple[bytes, bytes]],
+        headers: FieldLines,
     ) -> None:
         self.edge = edge
         self.transport = edge.transport
@@ -73,12 +73,12 @@ class Downstream:
         self.headers = headers
         self.peer = edge.peer
         self.keep_alive = False
-        # RFC 9110 §10.1.1; another expectation is refused before anybody reads a body.
-        self.expects_continue = b"expect" in map(_NAME, headers) and http_version == "1.1"
+        # RFC 9110 §10.1.1; another expectation is refused before anybody reads a body. No plain head has one.
+        self.expects_continue = headers.plain is None and http_version == "1.1" and headers.has(b"expect")
         self.refusal: Malformed | None = None
         self.body_fault: Malformed | None = None
         self.exchange: Exchange | None = None
-        self.body = bytearray()
+        self.body: bytes | bytearray = b""
         self.more_body = True
         self.answered = False
         self.complete = False
@@ -88,7 +88,7 @@ class Downstream:
         self.bytes_out = 0
         self._chunked = False
         self._until_close = False
-        self._arrival: Promise[None] | None = None
+        self.arrival: Promise[None] | None = None
         self._late = False
 
     @property
@@ -101,20 +101,22 @@ class Downstream:
         """Whether the client reads too slowly for more to be written now."""
         return self.flow.write_paused
 
-    @property
-    def reading(self) -> bool:
-        """Whether somebody waits for more of the body, and was not told yet that there is some."""
-        return self._arrival is not None
-
     def wake(self) -> None:
         """Tell who reads the body that there is more of it, or never will be: in the next turn, behind the parser."""
-        if self._arrival is not None:
-            arrival, self._arrival = self._arrival, None
+        if self.arrival is not None:
+            arrival, self.arrival = self.arrival, None
             self.edge.loop.call_soon(arrival.keep, None)
 
     def _too_late(self) -> None:
         self._late = True
         self.wake()
+
+    def body_at_hand(self, at_most: int) -> bytes | None:
+        """Give the body, once, where all of it is there and it is not too long; ``None``: ``read_body`` goes into it."""
+        # A body with a fault has an end that is missing.
+        if self.more_body or self.complete or self.disconnected or len(self.body) > at_most:
+            return None
+        return self._taken()
 
     async def read_body(self, at_most: int) -> bytes:
         """Read the request body of at most so many bytes, within the listener's time for it.
@@ -122,16 +124,20 @@ class Downstream:
         Raises ``Malformed`` with ``BODY_TOO_LARGE``, ``REQUEST_TIMEOUT`` or the parser's reason; ``ConnectionError``
         when the client left.
         """
-        self._look(at_most)
-        if self.more_body:
-            await self._arrive(at_most)
-        body = bytes(self.body)
-        self.body.clear()
-        self.flow.resume_reading()  # a large body paused it; from here on a leave must be seen
-        return body
+        await self._arrive(at_most)
+        return self._taken()
+
+    def _taken(self) -> bytes:
+        """Give what is there of the body, and keep nothing of it."""
+        self.bytes_in = len(self.body)
+        body, self.body = self.body, b""
+        if self.flow.read_paused:
+            self.flow.resume_reading()  # a large body paused it; from here on a leave must be seen
+        return body if type(body) is bytes else bytes(body)
 
     async def _arrive(self, at_most: int) -> None:
         """Wait until the body is there. Raises as ``read_body`` does."""
+        self._look(at_most)
         timer = self.edge.loop.call_later(self.edge.limits.body_s, self._too_late)
         try:
             while self.more_body:
@@ -145,7 +151,7 @@ class Downstream:
         self._check()
         self.bytes_in = len(self.body)
         if self.bytes_in > at_most:
-            self.body.clear()
+            self.body = b""
             raise Malformed(Reason.BODY_TOO_LARGE, f"more than {at_most} bytes")
 
     def _check(self) -> None:
@@ -164,11 +170,11 @@ class Downstream:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self.flow.resume_reading()
         arrival: Promise[None] = Promise()
-        self._arrival = arrival
+        self.arrival = arrival
         try:
             await arrival
         finally:
-            self._arrival = None
+            self.arrival = None
 
     async def pieces(self, at_most: int) -> AsyncGenerator[bytes, None]:
         """Read the request body in pieces; while one is looked at, the client can send one more and then waits.
@@ -191,7 +197,7 @@ class Downstream:
         while self.more_body and not self.body:
             await self._more()
             self._check()
-        part, self.body = bytes(self.body), bytearray()
+        part, self.body = bytes(self.body), b""
         self.bytes_in += len(part)
         if self.bytes_in > at_most:
             raise Malformed(Reason.BODY_TOO_LARGE, f"more than {at_most} bytes")
@@ -248,7 +254,8 @@ class Downstream:
         if self._chunked:
             self.transport.write(b"0\r\n\r\n")
         self.complete = True
-        self.wake()
+        if self.arrival is not None:
+            self.wake()
         self.edge.answered(self)
 
     def cut_off(self, last: bytes = b"") -> None:

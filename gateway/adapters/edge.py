@@ -21,6 +21,7 @@ from gateway.adapters.outbox import Outbox
 from gateway.adapters.walk import Walk
 from gateway.identity.confirmation import certificate_thumbprint
 from gateway.reasons import Malformed, Reason
+from gateway.wire.field_lines import NO_FIELDS, FieldLines, plain_positions
 from gateway.wire.headers import MOST_FIELDS
 from gateway.wire.target import LONGEST_TARGET
 
@@ -31,13 +32,11 @@ if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
 HEAD_AT_MOST = 40 * 1024
-"""Bytes that may come without a whole head, a byte of a body or its end: the 32 KiB that fields may have, the target,
-and some room for the rest of the grammar. Chunk extensions and trailers are held to it as well.
-"""
+"""Bytes that may come without a whole head, a byte of a body or its end, chunk extensions and trailers among them:
+32 KiB of fields, the target, and some room."""
 
 PIPELINE_AT_MOST = 8
-"""Requests that may wait behind the one being answered; the connection is closed behind them (RFC 9112 §9.3.2 lets it).
-"""
+"""Requests that may wait behind the one being answered; behind them the connection ends, as RFC 9112 §9.3.2 lets it."""
 
 REQUESTS_AT_MOST = 10_000
 """Requests on one connection, so that no connection and nothing that hangs on it lives for ever."""
@@ -85,18 +84,18 @@ class EdgeProtocol(HttpToolsProtocol):
         self.outbox = outbox or Outbox()
         self._active: Downstream | None = None  # the request being answered; `cycle` is the one being read
         self._waiting: list[Downstream] = []
-        self._unbegun: Walk | None = None  # of the active request, while the parser may still bring its body
+        self._unbegun: Downstream | None = None  # the active request, while the parser may still bring its body
         self._parsing = False
         self._requests = 0
-        self._in_head = True
-        self._head_begun = False
+        self._in_head, self._head_begun = True, False
         self._barren = 0  # bytes since the parser last gave something
         self._deaf = False  # what still arrives is counted and thrown away
         self._closing = False
         self._drainable = LINGER_BYTES
         self.peer: str | None = None
-        self._fields: list[tuple[bytes, bytes]] = []
-        self._lines = b""
+        self._names: list[bytes] = []
+        self._values: list[bytes] = []
+        self._fields, self._lines = list[tuple[bytes, bytes]](), b""
         self._deadline = Alarm(self._too_late, self.loop)  # of a head, or of a close
         self._silence = Alarm(self._too_silent, self.loop)  # nothing asked, or no answer taken
 
@@ -149,27 +148,22 @@ class EdgeProtocol(HttpToolsProtocol):
             self._drain(len(data))
             return
         if not self.flow.write_paused:
-            self._silence.off()
+            self._silence.due = None
         read, size = 0, len(data)
         reading = self._parsing = True
         while reading and read < size:
-            barren = min(self._barren + size - read, HEAD_AT_MOST)
-            piece = data[read : read + barren - self._barren]
-            read += barren - self._barren
-            self._barren = barren  # before the parser reads: its callbacks set it to 0
+            piece = data[read : read + HEAD_AT_MOST - self._barren]
+            read += len(piece)
+            self._barren += len(piece)  # before the parser reads: its callbacks set it to 0
             reading = self._feed(piece)
         self._parsing = False
         if not reading:
             self._drain(size - read)
-        elif self._deadline.due is None and (self._head_begun or self._idle):
+        elif self._deadline.due is None and (self._head_begun or (self._active is None and not self._waiting)):
             self._deadline.within(self.limits.head_s)
         if self._unbegun is not None:
-            walk, self._unbegun = self._unbegun, None
-            walk.step()
-
-    @property
-    def _idle(self) -> bool:
-        return self._active is None and not self._waiting
+            begun, self._unbegun = self._unbegun, None
+            Walk(self.app(begun), self.loop, self.tasks, begun.cut_off).step()
 
     def _feed(self, piece: bytes) -> bool:
         """Let the parser read; tell whether it may read on."""
@@ -180,8 +174,8 @@ class EdgeProtocol(HttpToolsProtocol):
         except httptools.HttpParserError as error:
             self._refuse(self._reason_of(error))
         else:
-            if not self._deaf and (self._barren >= HEAD_AT_MOST or len(self.headers or ()) > MOST_FIELDS):
-                too_long = self._head_begun and len(self.url) > LONGEST_TARGET and not self.headers
+            if not self._deaf and (self._barren >= HEAD_AT_MOST or len(self._names) > MOST_FIELDS):
+                too_long = self._head_begun and len(self.url) > LONGEST_TARGET and not self._names
                 self._refuse(Malformed(Reason.TARGET_TOO_LONG if too_long else Reason.HEADERS_TOO_LARGE))
         return not self._deaf
 
@@ -192,30 +186,37 @@ class EdgeProtocol(HttpToolsProtocol):
             return Malformed(Reason.TARGET_MALFORMED)
         if isinstance(error, httptools.HttpParserInvalidMethodError):
             return Malformed(Reason.HEADERS_MALFORMED, "the request line names no method known here")
-        return Malformed(
-            Reason.HEADERS_MALFORMED if self._in_head else Reason.BODY_MALFORMED, "the request is not valid HTTP/1.1"
-        )
+        part = Reason.HEADERS_MALFORMED if self._in_head else Reason.BODY_MALFORMED
+        return Malformed(part, "the request is not valid HTTP/1.1")
 
     def on_message_begin(self) -> None:
         """Note that a head has begun."""
         self.url = b""
-        self.headers = []
+        self._names, self._values = [], []
         self._in_head = self._head_begun = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a field; white space behind its value is no part of it (RFC 9112 §5.1), and llhttp cuts only before."""
-        self.headers.append((name.lower(), value.rstrip(b" \t")))
+        """Keep a field as it is: llhttp cut white space before its value, and not behind."""
+        self._names.append(name)
+        self._values.append(value)
 
     def on_headers_complete(self) -> None:
         """Hand the request on; its body may still be on the way."""
         self._in_head = self._head_begun = False
         self._barren = 0
-        self._deadline.off()
+        self._deadline.due = None
         self._requests += 1
         parser = self.parser
-        keep_alive = parser.should_keep_alive() and not parser.should_upgrade() and self._requests < REQUESTS_AT_MOST
-        downstream = self._downstream(parser.get_method().decode("ascii"), parser.get_http_version())
-        downstream.keep_alive = keep_alive and downstream.http_version == "1.1"
+        kept = parser.should_keep_alive()
+        names, values = tuple(self._names), self._values
+        self._names, self._values = [], []  # what follows is a trailer: never merged (RFC 9110 §6.5.1)
+        plain = plain_positions(names)
+        # Without a field that says so, only HTTP/1.1 keeps a connection (RFC 9112 §9.3); to ask llhttp takes longer.
+        version = "1.1" if kept and plain is not None else parser.get_http_version()
+        fields = tuple.__new__(FieldLines, (names, values, plain))  # half the price of a call with names
+        downstream = Downstream(self, parser.get_method().decode("ascii"), self.url, version, fields)
+        kept = kept and version == "1.1" and not parser.should_upgrade()
+        downstream.keep_alive = kept and self._requests < REQUESTS_AT_MOST
         self._admit(downstream)
 
     def on_body(self, body: bytes) -> None:
@@ -224,12 +225,19 @@ class EdgeProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if cycle is None or cycle.complete or self._deaf:
             return
-        cycle.body += body
-        cycle.wake()
-        if cycle is not self._active:
+        held = cycle.body
+        if not held:
+            cycle.body = body  # nearly always this is all of it
+        elif type(held) is bytes:
+            cycle.body = bytearray(held) + body
+        else:
+            held += body
+        if cycle.arrival is not None:
+            cycle.wake()
+        if cycle is not self._active:  # it waits for its turn
             if len(cycle.body) > HEAD_AT_MOST:
                 self._stop_reading()
-        elif len(cycle.body) > HIGH_WATER_LIMIT and not cycle.reading:
+        elif len(cycle.body) > HIGH_WATER_LIMIT and cycle.arrival is None:
             self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
@@ -239,11 +247,8 @@ class EdgeProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if cycle is not None and not cycle.complete and not self._deaf:
             cycle.more_body = False
-            cycle.wake()
-
-    def _downstream(self, method: str, http_version: str) -> Downstream:
-        headers, self.headers = self.headers, []  # what follows is a trailer: never merged (RFC 9110 §6.5.1)
-        return Downstream(self, method, self.url, http_version, headers)
+            if cycle.arrival is not None:
+                cycle.wake()
 
     def _admit(self, downstream: Downstream) -> None:
         self.cycle = downstream
@@ -264,29 +269,25 @@ class EdgeProtocol(HttpToolsProtocol):
             self._serve(self._waiting.pop(0))
 
     def _serve(self, downstream: Downstream) -> None:
-        self._silence.off()
+        """Serve a request; where that leaves no whole answer, the connection ends."""
+        self._silence.due = None
         self._active = downstream
-        walk = self._walk(downstream)
         if self._parsing:
-            self._unbegun = walk
+            self._unbegun = downstream
         else:
-            walk.step()
-
-    def _walk(self, downstream: Downstream) -> Walk:
-        """Prepare to serve a request; where that leaves no whole answer, the connection ends instead."""
-        return Walk(self.app(downstream), self.loop, self.tasks, downstream.cut_off)
+            Walk(self.app(downstream), self.loop, self.tasks, downstream.cut_off).step()
 
     def _leave_waiting(self) -> None:
         """Have those recorded that will not be answered: their heads were complete."""
         waiting, self._waiting = self._waiting, []
         for downstream in waiting:
             downstream.lost()
-            self.loop.call_soon(self._walk(downstream).step)
+            self.loop.call_soon(Walk(self.app(downstream), self.loop, self.tasks, downstream.cut_off).step)
 
     def _refuse(self, refusal: Malformed) -> None:
         """Answer what could not be read, in its turn, and read no further."""
         self._deaf = True
-        self._deadline.off()
+        self._deadline.due = None
         cycle = self.cycle
         if cycle is not None and not self._in_head and cycle.more_body:
             # The body broke: the request itself is being answered, or waits for its turn.
@@ -296,8 +297,8 @@ class EdgeProtocol(HttpToolsProtocol):
             return
         if not self._head_begun:
             self.on_message_begin()
-        self.headers.clear()  # nobody reads them
-        refused = self._downstream("", "1.1")
+        self._names, self._values = [], []  # nobody reads them
+        refused = Downstream(self, "", self.url, "1.1", NO_FIELDS)
         refused.refusal = refusal
         self._admit(refused)
 
@@ -309,7 +310,7 @@ class EdgeProtocol(HttpToolsProtocol):
         self._deaf = True
         served = [one for one in (self._active, *self._waiting[:PIPELINE_AT_MOST]) if one is not None]
         if self._waiting and served[-1] is self.cycle and self.cycle.more_body:
-            served.pop().body.clear()
+            served.pop().body = b""
         if served:
             served[-1].keep_alive = False
         else:
@@ -322,8 +323,7 @@ class EdgeProtocol(HttpToolsProtocol):
         """Give the lines of every head: the date, which uvicorn sets anew each second."""
         fields = self.server_state.default_headers
         if fields is not self._fields:
-            self._fields = fields
-            self._lines = b"".join(b"%b: %b\r\n" % field for field in fields)
+            self._fields, self._lines = fields, b"".join(b"%b: %b\r\n" % field for field in fields)
         return self._lines
 
     def answered(self, downstream: Downstream) -> None:
@@ -339,14 +339,14 @@ class EdgeProtocol(HttpToolsProtocol):
             else:
                 self.close_within(self.timeout_keep_alive)
             return
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         self._silence.within(self.timeout_keep_alive)
         if self._waiting:
             # In the next turn: behind the task of the answered request, which frees what the next one may need.
             self.loop.call_soon(self._next)
 
     def _next(self) -> None:
-        """Go on with what waits."""
         if self._active is None and not self.transport.is_closing():
             self._go_on()
 
@@ -392,7 +392,7 @@ class EdgeProtocol(HttpToolsProtocol):
         """Drop a connection that does not close, and answer a head that does not end."""
         if self._closing:
             self.transport.abort()
-        elif not self._idle:
+        elif self._active is not None or self._waiting:
             self._stop_reading()
         elif self._head_begun:
             self._refuse(Malformed(Reason.REQUEST_TIMEOUT, "the header fields did not arrive in time"))

@@ -63,14 +63,16 @@ class EngineConnection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_drained", "_forget", "alarm", "idle_since", "open", "reader", "receiver", "sending", "transport", "used",
+        "_drained", "_forget", "alarm", "idle_since", "loop", "open", "reader", "receiver", "sending", "transport",
+        "used",
     )  # fmt: skip
 
     transport: asyncio.Transport
 
     def __init__(self, forget: Callable[[EngineConnection], None]) -> None:
         self._forget = forget
-        self.alarm = Alarm(self._ring, asyncio.get_running_loop())
+        self.loop = asyncio.get_running_loop()
+        self.alarm = Alarm(self._ring, self.loop)
         self.reader = ResponseReader()
         self.receiver: Receiver | None = None
         self.open = False
@@ -86,10 +88,11 @@ class EngineConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Hand bytes to the exchange; without one they are out of step."""
-        if self.receiver is None:
+        receiver = self.receiver
+        if receiver is None:
             self.transport.abort()
         else:
-            self.receiver.received(data)
+            receiver.received(data)
 
     def _ring(self) -> None:
         if self.receiver is not None:
@@ -186,16 +189,16 @@ class EnginePool:
 
     def give_back(self, connection: EngineConnection) -> None:
         """Take a connection back whose answer is complete; the caller has let go of it in the same step."""
-        fit = connection.reader.reusable and not connection.sending and not connection.transport.is_closing()
-        if self._shut or not fit or len(self._idle) >= self._at_most:
-            connection.transport.abort()
+        idle, transport = self._idle, connection.transport
+        fit = connection.reader.reusable and not connection.sending and not transport.is_closing()
+        if self._shut or not fit or len(idle) >= self._at_most:
+            transport.abort()
             return
         connection.used = True
-        loop = asyncio.get_running_loop()
-        connection.idle_since = loop.time()
-        self._idle.append(connection)
+        connection.idle_since = connection.loop.time()
+        idle.append(connection)
         if self._sweep is None:
-            self._sweep = loop.call_later(self._keep_alive_s / 2, self._close_old)
+            self._sweep = connection.loop.call_later(self._keep_alive_s / 2, self._close_old)
 
     def _close_old(self) -> None:
         loop = asyncio.get_running_loop()

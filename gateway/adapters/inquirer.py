@@ -110,7 +110,7 @@ async def _read(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], byte
             raise ConnectionResetError
         parts.append(response.take())
         size += len(parts[-1])
-    fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in response.headers}
+    fields = {name.decode("latin-1"): value.decode("latin-1").rstrip(" \t") for name, value in response.headers.items()}
     status = response.status
     response.close()
     return status, fields, b"".join(parts)

@@ -1,321 +1,31 @@
-"""The relay: one request to an engine, and its answer to the client without a task switch per chunk.
+"""The relay: which replica gets a request, and which once more where no byte of it can have run.
 
-Enters: an ``UpstreamRequest`` and the ``Downstream`` that waits for the answer. Leaves: the engine's body bytes in the
-client's transport, written from the engine connection's ``data_received``; and a ``Delivery``. An answer that is not a
-success is collected instead and handed to the enforcement, which words it. The relay owns time limits, back-pressure in
-both directions and the clean end of a stream that fails; it decides nothing.
+Enters: an ``UpstreamRequest`` and the ``Downstream`` that waits for the answer. Leaves: an ``Exchange`` on a connection
+to the engine, and the ``Delivery`` that comes of it. What became of it is told to the replica.
 """
 
 from __future__ import annotations
 
-import asyncio
+from asyncio import CancelledError
 from typing import TYPE_CHECKING, Any
 
+from gateway.adapters.exchange import Exchange
 from gateway.adapters.upload import send
-from gateway.adapters.walk import Promise
-from gateway.engine.signal import signal_of
-from gateway.ports import Delivery, Ending, EngineAnswer
-from gateway.reasons import ANSWERS, Malformed, Reason, Unavailable
-from gateway.wire.event_stream import KEEP_ALIVE, EventBuffer
-from gateway.wire.response_head import is_event_stream, passing_fields
+from gateway.engine.signal import Signal, signal_of
+from gateway.ports import Delivery, Ending
+from gateway.reasons import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
     from gateway.adapters.downstream import Downstream
     from gateway.adapters.engine import Engine, EngineReplica
-    from gateway.adapters.engine_pool import EngineConnection
     from gateway.adapters.metrics import Metrics
     from gateway.engine.replica import Ticket
     from gateway.ports import UpstreamRequest
-    from gateway.wire.http1 import ResponseReader
-
-COLLECTED_AT_MOST = 64 * 1024
-"""Bytes of an engine's error answer that are read."""
-
-TOGETHER_AT_MOST = 64 * 1024
-"""Bytes of a request that may wait for the end of the turn, to be written with others."""
-
-TAIL = 4096
-"""Bytes at the end, and then at the beginning, of a plain answer in which the engine's count of tokens is looked for:
-vLLM writes it last, but for rankings, where it stands before their documents.
-"""
 
 
-_OK = 200
-_DELIVERED = Ending.DELIVERED  # looked up once: a member of an Enum, named where it is used, costs as much as a call
-
-
-class Exchange(Promise["Delivery | None"]):
-    """One request and the promise of its delivery, which is ``None`` if it may be sent once more.
-
-    While it lives, the engine's connection belongs to it and to nothing else.
-    """
-
-    __slots__ = (
-        "_before", "_begun", "_collected", "_connection", "_downstream", "_events", "_first_byte_at", "_front", "_last",
-        "_loop", "_meter", "_paused", "_reader", "_replica", "_request", "_silence_s", "_size", "_spoke", "_tail",
-        "_ticket", "_write",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        request: UpstreamRequest,
-        downstream: Downstream,
-        replica: EngineReplica,
-        ticket: Ticket,
-        silence_s: float,
-    ) -> None:
-        Promise.__init__(self)  # once for each request, and a super() costs more than all that it does
-        self._loop = downstream.edge.loop
-        self._request = request
-        self._downstream = downstream
-        self._replica = replica
-        self._ticket = ticket
-        self._silence_s = silence_s
-        self._connection: EngineConnection | None = None
-        self._events: EventBuffer | None = None
-        self._collected: list[bytes] | None = None
-        self._size = 0
-        self._before = self._tail = self._front = b""
-        self._paused = False
-        self._begun = self._last = self._spoke = self._loop.time()
-        self._write = downstream.write
-        self._first_byte_at: float | None = None
-        self._meter = request.meter
-
-    def begin(self, connection: EngineConnection) -> None:
-        """Send the request."""
-        self._connection = connection
-        self._reader = connection.reader
-        connection.receiver = self
-        self._downstream.exchange = self
-        request = self._request
-        head = self._replica.client.head(request)
-        if request.stream or request.upload is not None or len(request.body) > TOGETHER_AT_MOST:
-            connection.transport.writelines((head, request.body))
-            self._watch()
-        else:
-            self._downstream.edge.outbox.write(connection.transport, head + request.body)
-            connection.alarm.at(self._begun + (request.deadlines.total or 0.0))
-
-    # What the engine does
-
-    def received(self, data: bytes) -> None:
-        """Take bytes of the engine and pass the body on: the hot path."""
-        reader = self._reader
-        try:
-            reader.feed(data)
-        except Malformed as malformed:
-            self._fail(Reason.ENGINE_MALFORMED, malformed.detail)
-            return
-        if self._first_byte_at is None:
-            self._first(reader)
-        elif reader.parts:
-            self._last = self._loop.time()
-            self._pass(reader.take())
-        if reader.complete:
-            self._complete()
-        elif self._downstream.paused and not self._paused and self._connection is not None:
-            self._paused = True
-            self._connection.transport.pause_reading()
-            self._watch()
-
-    def _first(self, reader: ResponseReader) -> None:
-        """Take the head, and the first byte of the body when it comes."""
-        if not reader.status:
-            return
-        self._request.body = b""  # nothing is sent twice from here on
-        downstream = self._downstream
-        body = reader.take()
-        if body or reader.status != _OK:
-            self._first_byte_at = self._last = self._loop.time()
-            self._replica.answered(self._ticket, self._last)
-        if reader.status != _OK:
-            self._collected = []
-            self._pass(body)
-        elif not downstream.answered:
-            self._start(reader, body)
-        elif body:
-            self._pass(body)
-        if self._request.stream:
-            self._watch()
-
-    def _pass(self, body: bytes) -> None:
-        if self._collected is not None:
-            self._collect(body)
-            return
-        body = self._counted(body)
-        if body:
-            self._write(body)
-
-    def _counted(self, body: bytes) -> bytes:
-        """Look for the engine's count of tokens; give what may be passed on: of an event stream, whole events."""
-        events = self._events
-        if events is None:
-            if not self._front and len(body) <= TAIL:
-                self._front = self._tail = body
-                return body
-            if len(self._front) < TAIL:
-                self._front += body[: TAIL - len(self._front)]
-            self._tail = body[-TAIL:] if len(body) >= TAIL else (self._tail + body)[-TAIL:]
-            return body
-        body = events.feed(body)
-        if body:
-            self._before, self._tail = self._tail, body
-            self._spoke = self._last
-            body = self._meter.events(body)
-        return body
-
-    def _start(self, reader: ResponseReader, body: bytes) -> None:
-        """Write the head at once, with what is there of the body."""
-        request = self._request
-        fields = passing_fields(reader.headers)
-        length = reader.content_length
-        if request.stream and is_event_stream(fields):
-            self._events = EventBuffer()
-            length = None
-        lines = [*request.lines, *map(_line, fields)]
-        self._downstream.start(_OK, lines, length, self._counted(body))
-        self._spoke = self._last
-
-    def _collect(self, body: bytes) -> None:
-        if self._collected is not None and self._size < COLLECTED_AT_MOST:
-            self._collected.append(body[: COLLECTED_AT_MOST - self._size])
-            self._size += len(body)
-            if self._size >= COLLECTED_AT_MOST:
-                self._detach()
-                self._end(Ending.ANSWERED)
-
-    def _complete(self) -> None:
-        """Give the connection back and forget it in the same step: from here on it may serve somebody else."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.receiver = None
-            connection.alarm.off()
-            if self._paused:
-                connection.transport.resume_reading()
-            self._replica.client.pool.give_back(connection)
-        if self._collected is not None:
-            self._end(Ending.ANSWERED)
-            return
-        dialect = self._request.dialect
-        rest = b""
-        if self._events is None:
-            self._meter.body(self._front)
-            if self._tail != self._front:
-                self._meter.body(self._tail)
-        elif rest := self._events.flush():
-            shown = self._meter.events(rest)
-            if shown:
-                self._write(shown)
-        self._downstream.exchange = None
-        self._downstream.finish()
-        whole = self._events is None or dialect.ends(self._before + self._tail + rest)
-        self._end(_DELIVERED, detail="" if whole else "the stream ended early, or with the engine's own error")
-
-    def closed(self) -> None:
-        """Learn that the engine's connection has ended."""
-        reader = self._reader
-        connection, self._connection = self._connection, None
-        if reader.eof():
-            self._complete()
-        elif reader.untouched and connection is not None and connection.used:
-            self.keep(None)
-        else:
-            self._fail(Reason.ENGINE_UNAVAILABLE if reader.untouched else Reason.ENGINE_ERROR, "connection closed")
-
-    # What the client does
-
-    def client_left(self) -> None:
-        """Close the engine's connection at once: it is how vLLM learns to stop computing."""
-        self._detach()
-        self._end(Ending.CLIENT_LEFT)
-
-    def client_ready(self) -> None:
-        """Read on after a pause."""
-        if self._paused and self._connection is not None:
-            self._paused = False
-            self._last = self._loop.time()
-            self._connection.transport.resume_reading()
-
-    # Ends
-
-    def _fail(self, reason: Reason, detail: str) -> None:
-        """End an answer that cannot be whole: with an error of ours, or, behind its head, with a cut."""
-        self._detach()
-        downstream = self._downstream
-        if downstream.answered:
-            downstream.exchange = None
-            event = b""
-            if self._events is not None and self._events.at_boundary:
-                event = self._request.dialect.error_event(reason, ANSWERS[reason].sentence, self._request.id)
-            downstream.cut_off(event)
-        self._end(Ending.FAILED, reason, detail)
-
-    def cancel(self) -> None:
-        """End because the gateway itself stops."""
-        self._fail(Reason.DRAINING, "")
-
-    def _detach(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.receiver = None
-            connection.transport.abort()
-
-    def _end(self, ending: Ending, reason: Reason | None = None, detail: str = "") -> None:
-        if self._downstream.exchange is self:
-            self._downstream.exchange = None
-        if self.kept:
-            return
-        reader = self._reader
-        answer = None
-        if ending is not _DELIVERED and ending is Ending.ANSWERED:
-            retry_after = dict(passing_fields(reader.headers)).get(b"retry-after", b"").decode("ascii")
-            answer = EngineAnswer(reader.status, b"".join(self._collected or ()), retry_after)
-        first_byte_s = None if self._first_byte_at is None else self._first_byte_at - self._begun
-        self.keep(Delivery(ending, reason, detail, reader.status or None, answer, first_byte_s))
-
-    # Time
-
-    def _watch(self) -> None:
-        """Have the clock looked at when the next thing is due, which no chunk changes."""
-        if self._connection is None:
-            return
-        due, _ = self._due()
-        if self._events is not None and self._silence_s:
-            due = min(due, max(self._spoke, self._loop.time() - self._silence_s / 2) + self._silence_s)
-        self._connection.alarm.at(due)
-
-    def late(self) -> None:
-        """Look at the clock: end what is late, and comment on a silence between two events."""
-        now = self._loop.time()
-        due, late = self._due()
-        if now < due:
-            events = self._events
-            silent = now >= self._spoke + self._silence_s
-            if silent and self._silence_s and events is not None and events.at_boundary and not self._paused:
-                self._spoke = now
-                self._write(KEEP_ALIVE)
-            self._watch()
-        elif self._paused and late == "idle":
-            self._downstream.transport.abort()  # the client is the one who stalls; client_left() follows
-        else:
-            self._fail(Reason.ENGINE_TIMEOUT, late)
-
-    def _due(self) -> tuple[float, str]:
-        """Give the next deadline and its name: total always; first-byte, then idle, for streams and slow clients."""
-        deadlines = self._request.deadlines
-        due, late = self._begun + (deadlines.total or 0.0), "total"
-        if not (self._request.stream or self._paused):
-            return due, late
-        if self._request.stream and self._first_byte_at is None:
-            return min((due, late), (self._begun + (deadlines.first_byte or 0.0), "first-byte"))
-        return min((due, late), (self._last + (deadlines.idle or 0.0), "idle"))
-
-
-_line = b"%b: %b\r\n".__mod__
-"""Gives a field as a line of the head."""
+_DELIVERED, _GOOD, _NONE = Ending.DELIVERED, Signal.GOOD, Signal.NONE  # looked up once, as in exchange.py
 
 
 class Relay:
@@ -350,32 +60,53 @@ class Relay:
 
     async def _forward(self, request: UpstreamRequest, inbound: Downstream) -> Delivery:
         """Send it to one replica; to another only where the first has not had a byte of it (RFC 9110 §9.2.2)."""
-        engine = self._engines[request.engine]
-        loop = asyncio.get_running_loop()
+        engine, now = self._engines[request.engine], inbound.edge.loop.time
         tried: list[EngineReplica] = []
         while True:
             replica = engine.choose(request.mark, request.model, tried)
-            ticket = replica.send(loop.time())
-            reason, detail, status = None, "", None
+            ticket = replica.send(now())
+            exchange, shown, detail = None, _NONE, ""
             try:
-                delivery = await self._send(request, inbound, replica, ticket)
-                reason, detail, status = delivery.reason, delivery.detail, delivery.engine_status
+                exchange = self._at_once(request, inbound, replica, ticket)
+                delivery = None if exchange is None else await exchange
+                if delivery is None:
+                    delivery = await self._send(request, inbound, replica, ticket, fresh=exchange is not None)
+                if delivery.ending is _DELIVERED:
+                    shown = _GOOD
+                else:
+                    detail = delivery.detail
+                    shown = signal_of(delivery.engine_status, delivery.reason, detail)
             except Unavailable as failure:
-                reason, detail = failure.reason, failure.detail
+                detail = failure.detail
+                shown = signal_of(None, failure.reason, detail)
                 tried.append(replica)
                 if ticket.begun or not engine.another(tried):
                     raise
             else:
                 return delivery
             finally:
-                replica.end(ticket, signal_of(status, reason, detail), detail, loop.time())
+                if exchange is not None and not exchange.kept:
+                    exchange.cancel()  # because this was
+                replica.end(ticket, shown, detail, now())
+
+    def _at_once(
+        self, request: UpstreamRequest, inbound: Downstream, replica: EngineReplica, ticket: Ticket
+    ) -> Exchange | None:
+        """Send it on a pooled connection, as nearly always; ``None`` where there is none, or more to do."""
+        if request.upload is not None or inbound.disconnected:
+            return None
+        connection = replica.client.pool.reuse()
+        if connection is None:
+            return None
+        ticket.begun = True
+        return Exchange(request, inbound, replica, ticket, connection, ticket.since, self._silence_s)
 
     async def _send(
-        self, request: UpstreamRequest, inbound: Downstream, replica: EngineReplica, ticket: Ticket
+        self, request: UpstreamRequest, inbound: Downstream, replica: EngineReplica, ticket: Ticket, *, fresh: bool
     ) -> Delivery:
-        """Try on a pooled connection, and once more on a fresh one if the engine had closed it in the meantime."""
+        """Try on a pooled connection unless it must be a fresh one; on that where the engine had closed the other."""
         pool = replica.client.pool
-        connection = pool.reuse()
+        connection = None if fresh else pool.reuse()
         while True:
             if connection is None:
                 connection = await pool.connect()
@@ -383,14 +114,14 @@ class Relay:
                 pool.give_back(connection)
                 return Delivery(Ending.CLIENT_LEFT, sent=False)
             ticket.begun = True
-            exchange = Exchange(request, inbound, replica, ticket, self._silence_s)
-            exchange.begin(connection)
+            begun = inbound.edge.loop.time()
+            exchange = Exchange(request, inbound, replica, ticket, connection, begun, self._silence_s)
             try:
                 if request.upload is not None:
                     await send(request.upload, connection)
                 connection = None  # it is the exchange's now
                 delivery = await exchange
-            except (asyncio.CancelledError, Unavailable):
+            except (CancelledError, Unavailable):
                 exchange.cancel()
                 raise
             if delivery is not None:

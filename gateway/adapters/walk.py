@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from types import coroutine
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, MutableSet
@@ -52,7 +52,7 @@ class Promise(Generic[T]):
                     yield from self._future().__await__()
             finally:
                 self.go_on = None  # who was cancelled does not go on
-        return cast("T", self._value)
+        return self._value  # type: ignore[return-value]  # it is kept by now, and a cast is a call
 
     def _future(self) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -82,27 +82,15 @@ class Walk:
         self._task: asyncio.Task[None] | None = None
         walks.add(self)
 
-    def step(self) -> None:
-        """Go on until something is awaited."""
-        walk = self._coroutine
-        if walk is not None:
-            self._go_on(walk, walk.send, None)
-
-    def cancel(self, msg: str | None = None) -> None:
-        """Raise ``CancelledError`` where it waits, in the next turn."""
-        self._loop.call_soon(self._cancel, msg)
-
-    def _cancel(self, msg: str | None) -> None:
-        if self._task is not None:
-            self._task.cancel(msg)
-        elif self._coroutine is not None:
-            self._go_on(self._coroutine, self._coroutine.throw, asyncio.CancelledError())
-
-    def _go_on(self, walk: Coroutine[Any, Any, None], act: Callable[[Any], object], what: object) -> None:
+    def step(self, raised: BaseException | None = None) -> None:
+        """Go on until something is awaited; ``raised``: with this error, where it waits."""
         global _by_hand  # noqa: PLW0603  (a step within a step is a step; the loop runs one at a time)
+        walk = self._coroutine
+        if walk is None:
+            return
         outer, _by_hand = _by_hand, True
         try:
-            awaited = act(what)
+            awaited = walk.send(None) if raised is None else walk.throw(raised)
         except (StopIteration, asyncio.CancelledError):
             self._over()
         except Exception as error:  # noqa: BLE001  (whoever stepped it has no part in it)
@@ -117,6 +105,16 @@ class Walk:
                 self._coroutine = None  # it is the task's now
         finally:
             _by_hand = outer
+
+    def cancel(self, msg: str | None = None) -> None:
+        """Raise ``CancelledError`` where it waits, in the next turn."""
+        self._loop.call_soon(self._cancel, msg)
+
+    def _cancel(self, msg: str | None) -> None:
+        if self._task is not None:
+            self._task.cancel(msg)
+        else:
+            self.step(asyncio.CancelledError())
 
     def _task_over(self, task: asyncio.Task[None]) -> None:
         self._over()

@@ -45,6 +45,7 @@ class AnthropicMessages:
     tells_usage: str | None = None
     delta: bytes = b'"type":"content_block_delta"'
     lead: int = 0
+    count_from: int = 0
 
     def read(self, body: bytes) -> Call:
         """Parse one strict JSON object. Raises ``Malformed(BODY_MALFORMED)``."""
@@ -58,9 +59,9 @@ class AnthropicMessages:
         """Find the engine's count in a whole body or some events."""
         return anthropic_answers.usage(data)
 
-    def without_usage(self, events: bytes) -> bytes:
+    def take_usage(self, events: bytes) -> tuple[Usage | None, bytes]:
         """Leave out nothing: the count comes with the reason why a message ended."""
-        return events
+        return anthropic_answers.usage(events), events
 
     def ends(self, events: bytes) -> bool:
         """Tell whether the event that ends a message is the last one."""

@@ -63,7 +63,7 @@ class Dialect(Protocol):
     itself. ``tells_usage``: the field (dotted) that has to be true in the body of a stream for the engine to tell its
     count; ``None`` where it tells unasked. ``delta``: what stands once in each event that bears a token of the answer,
     and in the first ``lead`` events of a stream, which bear none: so is counted what was seen of a stream that breaks
-    off.
+    off. ``count_from``: where in some whole events a count is looked for, as the beginning of a slice.
     """
 
     name: str
@@ -71,6 +71,7 @@ class Dialect(Protocol):
     tells_usage: str | None
     delta: bytes
     lead: int
+    count_from: int
 
     def read(self, body: bytes) -> Call:
         """Parse a body. Raises ``Malformed(BODY_MALFORMED)``."""
@@ -81,8 +82,8 @@ class Dialect(Protocol):
     def usage(self, data: bytes) -> Usage | None:
         """Find the engine's count in a piece of an answer (a whole body, or some events); ``None`` without one."""
 
-    def without_usage(self, events: bytes) -> bytes:
-        """Give these events without the one that holds nothing but the engine's count."""
+    def take_usage(self, events: bytes) -> tuple[Usage | None, bytes]:
+        """Find the engine's count in some events; give it, and them without the one that holds nothing else."""
 
     def ends(self, events: bytes) -> bool:
         """Tell whether these are the last events of a stream that was not cut short."""

@@ -57,6 +57,7 @@ def url_fault(url: str, kind: str, hosts: AbstractSet[str]) -> str | None:
     return None
 
 
+_TYPE = b'"type"'  # stands in every content part
 _MENTIONS = (b'"image', b'"input_', b'"audio_url"')
 # Where content parts can stand, in every API. Not in the input or the schema of a tool: those are text to the model,
 # whatever they look like.
@@ -66,7 +67,7 @@ _INNER = ("content", "output")
 
 def payloads(body: bytes, fields: Mapping[str, Any]) -> tuple[int, int]:
     """Count the media of a call, and the bytes that they take of its body: text that only looks like them is text."""
-    if not any(mention in body for mention in _MENTIONS):
+    if body.find(_TYPE) == -1 or all(body.find(mention) == -1 for mention in _MENTIONS):  # `in` takes longer, oddly
         return 0, 0
     found = size = 0
     waiting = [fields.get(name) for name in _TALK]

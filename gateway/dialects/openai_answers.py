@@ -7,10 +7,11 @@ engine's own message.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from gateway.dialects.call import Usage
-from gateway.dialects.counts import count, counts
+from gateway.dialects.counts import USAGE, count, count_at, counts
 from gateway.reasons import PUBLIC
 from gateway.wire import strict_json
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from gateway.reasons import Reason
 
 
-class Counts(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Counts:
     """The names under which an API counts tokens; reasoning tokens stand in the object ``details``."""
 
     prompt: str
@@ -76,19 +78,22 @@ def engine_message(body: bytes) -> str | None:
 
 def usage(data: bytes, names: Counts = COMPLETION_COUNTS) -> Usage | None:
     """Find the last count of tokens in a body or in some whole events; ``None`` without one."""
-    for found in counts(data):
-        return counted(found, names)
-    return None
-
-
-def counted(value: Any, names: Counts) -> Usage | None:  # noqa: ANN401  (any JSON value)
-    """Read a count of tokens under the names that its API has; ``None`` from what is no object."""
-    if not isinstance(value, dict):
+    at = data.rfind(USAGE)
+    if at == -1:
         return None
-    details = value.get(names.details)
-    return Usage(  # by position: it is read from every answer, and names cost as much again
-        count(value.get(names.prompt)),
-        count(value.get(names.completion)),
+    found = count_at(data, at)  # the last, as nearly always: to begin looking for all of them costs as much again
+    if found is None:
+        found = next(counts(data), None)
+    return None if found is None else counted(found, names)
+
+
+def counted(value: dict[str, Any], names: Counts) -> Usage:
+    """Read a count of tokens under the names that its API has."""
+    # Without a call for each number, and by position: it is read from every answer.
+    prompt, completion, details = value.get(names.prompt), value.get(names.completion), value.get(names.details)
+    return Usage(
+        prompt if type(prompt) is int and prompt >= 0 else None,
+        completion if type(completion) is int and completion >= 0 else None,
         count(details.get("reasoning_tokens")) if isinstance(details, dict) else None,
     )
 

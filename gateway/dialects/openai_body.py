@@ -16,7 +16,7 @@ from gateway.wire import strict_json
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gateway.dialects.call import Replacement
+    from gateway.dialects.call import Replacement, Usage
     from gateway.reasons import Reason
 
 
@@ -28,6 +28,7 @@ class OpenAIBody:
     tells_usage: str | None = None
     delta: bytes = b"\n\n"  # each event, where an API does not tell more plainly
     lead: int = 0
+    count_from: int = 0
 
     def read(self, body: bytes) -> Call:
         """Parse one strict JSON object. Raises ``Malformed(BODY_MALFORMED)``."""
@@ -41,9 +42,9 @@ class OpenAIBody:
     usage = staticmethod(openai_answers.usage)
     engine_message = staticmethod(openai_answers.engine_message)
 
-    def without_usage(self, events: bytes) -> bytes:
+    def take_usage(self, events: bytes) -> tuple[Usage | None, bytes]:
         """Leave out nothing, where an API's count comes with something else."""
-        return events
+        return self.usage(events), events
 
     def ends(self, events: bytes) -> bool:
         """Tell whether the event that ends OpenAI's streams is the last one, and no error stands before it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.dialects.fields import load
 from gateway.dialects.openai_body import OpenAIBody
 from gateway.dialects.thinking_controls import ThinkingControls
-from gateway.dialects.usage_event import without_usage
+from gateway.dialects.usage_event import COUNT_FROM, take_usage
 
 CHAT = load("openai_chat")
 CHAT_CONTROLS = ThinkingControls(templated=True, effort="reasoning_effort", budget="thinking_token_budget")
@@ -21,4 +21,5 @@ class OpenAIChat(OpenAIBody):
     # so that no answer can hold this.
     delta: bytes = b'"delta":{"'
     lead: int = 1
-    without_usage = staticmethod(without_usage)
+    count_from: int = COUNT_FROM
+    take_usage = staticmethod(take_usage)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from gateway.dialects.fields import load
 from gateway.dialects.openai_body import OpenAIBody
 from gateway.dialects.thinking_controls import ThinkingControls
-from gateway.dialects.usage_event import without_usage
+from gateway.dialects.usage_event import COUNT_FROM, take_usage
 
 COMPLETIONS = load("openai_completions")
 COMPLETIONS_CONTROLS = ThinkingControls(budget="thinking_token_budget")
@@ -21,4 +21,5 @@ class OpenAICompletions(OpenAIBody):
     upstream: tuple[str, str] | None = ("POST", "/v1/completions")
     tells_usage: str | None = "stream_options.include_usage"
     delta: bytes = b'"text":"'
-    without_usage = staticmethod(without_usage)
+    count_from: int = COUNT_FROM
+    take_usage = staticmethod(take_usage)

@@ -74,6 +74,7 @@ class OpenAIModels:
     tells_usage: str | None = None
     delta: bytes = b"\n\n"
     lead: int = 0
+    count_from: int = 0
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -91,9 +92,9 @@ class OpenAIModels:
     def usage(self, data: bytes) -> None:
         """Count nothing."""
 
-    def without_usage(self, events: bytes) -> bytes:
+    def take_usage(self, events: bytes) -> tuple[None, bytes]:
         """Leave out nothing."""
-        return events
+        return None, events
 
     def ends(self, _events: bytes) -> bool:
         """Stream nothing."""

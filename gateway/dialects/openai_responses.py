@@ -47,7 +47,8 @@ class OpenAIResponses(OpenAIBody):
         event = _last(data)
         answer = (_parsed(event) or {}).get("response")
         if isinstance(answer, dict):
-            return openai_answers.counted(answer.get("usage"), RESPONSE_COUNTS)
+            count = answer.get("usage")
+            return openai_answers.counted(count, RESPONSE_COUNTS) if isinstance(count, dict) else None
         return openai_answers.usage(event, RESPONSE_COUNTS) if _is_rest(event) else None
 
     def ends(self, events: bytes) -> bool:

@@ -60,19 +60,20 @@ class Replica:
     def end(self, ticket: Ticket, signal: Signal, why: str, now: float) -> None:
         """Count the end of a request, and take from it what it shows."""
         self.in_flight -= 1
-        if signal is _GOOD:
-            self.answered(ticket, now)
-        elif ticket.waiting:
+        if ticket.waiting:
             ticket.waiting = False
             del self._waiting[ticket]
-        if ticket.round != self.circuit.round:
+            if signal is _GOOD:
+                self._answered_at = now
+        circuit = self.circuit
+        if ticket.round != circuit.round:
             return
         if signal is _GOOD:
-            self.circuit.succeed()
+            circuit.succeed()
         elif signal is Signal.GONE:
-            self.circuit.open(why, now)
+            circuit.open(why, now)
         elif signal is Signal.FAULT:
-            self.circuit.fault(why)
+            circuit.fault(why)
 
     def suspect(self, now: float) -> bool:
         """Tell whether its last requests all failed, or somebody waits and nobody has had an answer for too long.

@@ -42,9 +42,9 @@ def unreached(reason: Reason | None, detail: str) -> bool:
 def signal_of(status: int | None, reason: Reason | None, detail: str) -> Signal:
     """Read the end of a request: the engine's status if there was one, else why there was none."""
     if reason is None and status is not None:
-        if status in _FAULTY:
-            return Signal.FAULT
-        return _GOOD if status < _SERVER_ERROR else Signal.NONE
+        if status < _SERVER_ERROR:
+            return _GOOD
+        return Signal.FAULT if status in _FAULTY else Signal.NONE
     if unreached(reason, detail):
         return Signal.GONE
     return Signal.FAULT if reason in _FAULTS else Signal.NONE

@@ -16,15 +16,24 @@ if TYPE_CHECKING:
 
 
 class TokenCache:
-    """At most ``most`` proofs; the oldest leaves first, because a client's token is soon replaced by its next one."""
+    """At most ``most`` proofs; the oldest leaves first, because a client's token is soon replaced by its next one.
 
-    def __init__(self, most: int = 10_000) -> None:
+    ``before``: what stands before the token in the field that brings it. The token is kept under the SHA-256 of both,
+    so that the field is known again before anybody takes it apart. ``proofs``: each with the moment of its expiry.
+    """
+
+    def __init__(self, before: bytes = b"", most: int = 10_000) -> None:
+        self.proofs: OrderedDict[bytes, tuple[float, Principal]] = OrderedDict()
+        self._before = before
         self._most = most
-        self._proofs: OrderedDict[bytes, tuple[float, Principal]] = OrderedDict()
 
     def get(self, token: str, now: float) -> Principal | None:
         """Give the principal that this very token proved, until the moment of expiry."""
-        proof = self._proofs.get(sha256(token.encode()).digest())
+        return self.of_field(self._key(token), now)
+
+    def of_field(self, field: bytes, now: float) -> Principal | None:
+        """Do the same for the SHA-256 of the field that brings it."""
+        proof = self.proofs.get(field)
         if proof is None or now >= proof[0]:
             return None
         return proof[1]
@@ -33,13 +42,16 @@ class TokenCache:
         """Keep a proof that has an end; one without an end is not kept."""
         if principal.expires_at is None:
             return
-        self._proofs[sha256(token.encode()).digest()] = (principal.expires_at, principal)
-        if len(self._proofs) > self._most:
-            self._proofs.popitem(last=False)
+        self.proofs[self._key(token)] = (float(principal.expires_at), principal)
+        if len(self.proofs) > self._most:
+            self.proofs.popitem(last=False)
 
     def clear(self) -> None:
         """Forget everything."""
-        self._proofs.clear()
+        self.proofs.clear()
+
+    def _key(self, token: str) -> bytes:
+        return sha256(self._before + token.encode()).digest()
 
     def __len__(self) -> int:
-        return len(self._proofs)
+        return len(self.proofs)

@@ -8,14 +8,14 @@ end here, nothing more.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import TYPE_CHECKING
 
 from gateway.reasons import Malformed, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 # RFC 9110 §7.2    Host = uri-host [ ":" port ]
 # RFC 3986 §3.2.2  host = IP-literal / IPv4address / reg-name ;  reg-name = *( unreserved / pct-encoded / sub-delims )
@@ -31,11 +31,19 @@ _DEFAULT_PORTS = (80, 443)
 
 @dataclass(frozen=True, slots=True)
 class HostRule:
-    """The hosts of one listener. ``served``: exact values in lower case; the two switches accept more."""
+    """The hosts of one listener. ``served``: exact values in lower case; the two switches accept more.
+
+    ``names``: the texts of those that are served, for whoever need not know why another is not.
+    """
 
     served: frozenset[bytes] = frozenset()
     ip_literals: bool = False
     anything: bool = False
+    names: Mapping[bytes, str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Have the texts ready."""
+        object.__setattr__(self, "names", {name: name.decode("ascii") for name in self.served})
 
     @classmethod
     def of_tcp(cls, port: int, hosts: Iterable[str], *, loopback: bool, ip_literals: bool = False) -> HostRule:

@@ -18,28 +18,33 @@ HEAD_AT_MOST = 64 * 1024
 INTERIM_AT_MOST = 8
 """Interim (1xx) answers before the final one (RFC 9110 §15.2)."""
 
+_USUAL = b"HTTP/1.1 200 "
+"""How nearly every answer begins: version and status are known then, and need not be asked of the parser."""
+
+_OK = 200  # and behind the class of interim answers
+_WITHOUT_BODY = frozenset({204, 304})
+
 
 class ResponseReader:
     """Reads the responses of one connection, one at a time; ``begin`` before each.
 
-    ``status`` is 0 until the head is complete. ``parts`` holds body bytes not yet taken. ``complete``: the message has
-    ended. ``keep_alive``: asked inside the last callback, since the parser has moved on afterwards. ``excess``: bytes
-    followed the message, so the connection is out of step. ``reusable``: another response may follow on the connection;
-    never once anything was out of order.
+    ``status`` is 0 until the head is complete. ``headers``: its fields by their names in lower case, of several with
+    one name the first; values may end in white space. ``parts`` holds body bytes not yet taken. ``complete``: the
+    message has ended. ``excess``: bytes followed the message, so the connection is out of step. ``reusable``: another
+    response may follow on the connection; never once anything was out of order.
     """
 
     __slots__ = (
-        "_head_bytes", "_interim", "_interim_count", "_parser", "chunked", "complete", "content_length", "excess",
-        "headers", "keep_alive", "on_body", "parts", "reusable", "status",
+        "_head_bytes", "_interim", "_interim_count", "_parser", "_usual", "chunked", "complete", "content_length",
+        "excess", "headers", "on_body", "parts", "reusable", "status",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.status = 0
-        self.headers: list[tuple[bytes, bytes]] = []
+        self.headers: dict[bytes, bytes] = {}
         self.parts: list[bytes] = []
         self.on_body = self.parts.append  # looked up once by the parser: no Python frame per piece
         self.complete = False
-        self.keep_alive = False
         self.excess = False
         self.reusable = True
         self.chunked = False
@@ -47,6 +52,7 @@ class ResponseReader:
         self._head_bytes = 0
         self._interim = False
         self._interim_count = 0
+        self._usual = False
         self._parser = httptools.HttpResponseParser(self)
 
     def begin(self) -> None:
@@ -54,15 +60,18 @@ class ResponseReader:
         if not self.reusable:
             message = "the parser does not stand between two responses"
             raise ValueError(message)
-        self.status = self._head_bytes = self._interim_count = 0
-        self.headers.clear()
-        self.parts.clear()
-        self.complete = self.keep_alive = self.chunked = self._interim = False
+        self.status = self._head_bytes = 0
+        self.headers = {}
+        if self.parts:
+            self.parts.clear()
+        self.complete = self.chunked = False
         self.content_length = None
 
     def feed(self, data: bytes) -> None:
         """Take bytes of the connection. Raises ``Malformed(ENGINE_MALFORMED)``; nothing may be fed after that."""
         if self.status == 0:
+            if self._head_bytes == 0:
+                self._usual = data.startswith(_USUAL)
             self._head_bytes += len(data)
             self.reusable = False
         try:
@@ -113,35 +122,52 @@ class ResponseReader:
         """Keep a field of the head."""
         if self.status:
             return  # a trailer: not merged (RFC 9110 §6.5.1)
-        self.headers.append((name.lower(), value.rstrip(b" \t")))  # OWS is no part of a value (RFC 9112 §5.1)
+        name = name.lower()
+        if name not in self.headers:
+            self.headers[name] = value
+        elif name == b"transfer-encoding":
+            self.headers[name] += b"," + value  # they mean one list (RFC 9110 §5.3)
 
     def on_headers_complete(self) -> None:
         """Take status and framing; interim answers are skipped."""
-        version = self._parser.get_http_version()
-        if version not in ("1.1", "1.0"):
-            raise Malformed(Reason.ENGINE_MALFORMED, "version")
-        status = self._parser.get_status_code()
-        if not 100 <= status < 600:  # noqa: PLR2004  (RFC 9110 §15: five classes)
-            raise Malformed(Reason.ENGINE_MALFORMED, "status")
-        if status < 200:  # noqa: PLR2004  (the class of interim answers)
-            self._interim_count += 1
-            if status == 101 or self._interim_count > INTERIM_AT_MOST:  # noqa: PLR2004  (no Upgrade was asked for)
-                raise Malformed(Reason.ENGINE_MALFORMED, "interim answer")
-            self._interim = True
-            self.headers.clear()
-            return
-        names = dict(self.headers)
-        if b"transfer-encoding" in names:
-            codings = [value for name, value in self.headers if name == b"transfer-encoding"]
-            if any(coding.strip().lower() != b"chunked" for coding in codings) or version == "1.0":
+        status, version = _OK, "1.1"
+        if self._usual:
+            self._usual = False
+        else:
+            status, version = self._status_line()
+            if status < _OK:
+                self._skip(status)
+                return
+            self._interim_count = 0
+        headers = self.headers
+        if b"transfer-encoding" in headers:
+            if headers[b"transfer-encoding"].strip().lower() != b"chunked" or version == "1.0":
                 raise Malformed(Reason.ENGINE_MALFORMED, "transfer coding")
             self.chunked = True
-        length = names.get(b"content-length")
+        length = headers.get(b"content-length")
         if length is not None:
             self.content_length = int(length)  # llhttp has checked that it is one number
-        if status in (204, 304):
+        if status in _WITHOUT_BODY:
             self.content_length, self.chunked = 0, False
         self.status = status
+
+    def _status_line(self) -> tuple[int, str]:
+        """Give status and version. Raises ``Malformed`` for what is none that a gateway understands."""
+        version: str = self._parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            raise Malformed(Reason.ENGINE_MALFORMED, "version")
+        status: int = self._parser.get_status_code()
+        if not 100 <= status < 600:  # noqa: PLR2004  (RFC 9110 §15: five classes)
+            raise Malformed(Reason.ENGINE_MALFORMED, "status")
+        return status, version
+
+    def _skip(self, status: int) -> None:
+        """Forget an interim answer."""
+        self._interim_count += 1
+        if status == 101 or self._interim_count > INTERIM_AT_MOST:  # noqa: PLR2004  (no Upgrade was asked for)
+            raise Malformed(Reason.ENGINE_MALFORMED, "interim answer")
+        self._interim = True
+        self.headers.clear()
 
     def on_message_complete(self) -> None:
         """Note the end, and whether the connection may be used again."""
@@ -149,4 +175,4 @@ class ResponseReader:
             self._interim = False
             return
         self.complete = True
-        self.keep_alive = self.reusable = self._parser.should_keep_alive()
+        self.reusable = self._parser.should_keep_alive()  # asked here, since the parser moves on behind this

@@ -59,3 +59,16 @@ class Target:
         if _AMBIGUOUS.search(path):
             raise Malformed(Reason.TARGET_NOT_CANONICAL)
         return cls(raw, path, query)
+
+
+def read_target(raw: bytes) -> Target | Malformed:
+    """Read a target; one that is not canonical is a 404 like any other: the rest of the syntax and the host come first.
+
+    Raises ``Malformed``: ``TARGET_TOO_LONG``, ``TARGET_MALFORMED``.
+    """
+    try:
+        return Target.parse(raw)
+    except Malformed as malformed:
+        if malformed.reason is not Reason.TARGET_NOT_CANONICAL:
+            raise
+        return malformed

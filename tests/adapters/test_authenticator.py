@@ -93,8 +93,12 @@ class Door:
         return self.authenticator.known(credential, now) or await self.authenticator.identify(credential, now)
 
     def knows(self, text: str, now: float | None = None, assertion: str = "") -> bool:
-        credential = self.credential(text, assertion)
-        return self.authenticator.known(credential, time.time() if now is None else now) is not None
+        credential, now = self.credential(text, assertion), time.time() if now is None else now
+        recognized = self.authenticator.recognize(sha256(b"Bearer " + text.encode()).digest(), now)
+        known = self.authenticator.known(credential, now)
+        by_field = credential.kind is CredentialKind.ACCESS_TOKEN and credential.assertion is None
+        assert recognized is (known if by_field else None), "a field is as good as the token in it, and nothing else is"
+        return known is not None
 
     async def status(self, text: str, assertion: str = "") -> int:
         try:
@@ -134,6 +138,16 @@ def test_a_plane_needs_the_keys_of_those_who_sign(issuer: Issuer) -> None:
     corp, tunnel, edge = trust_of(issuer), CloudflareAccess("tunnel", "t", TAG), CloudflareAccess("edge", "t", "e" * 64)
     assert signers_of(plane_of(corp, asked, tunnel)) == {"corp": corp, "tunnel": tunnel}
     assert signers_of(plane_of(edge=edge)) == {"edge": edge}
+
+
+async def test_the_field_of_a_verified_token_is_known_and_no_other(issuer: Issuer) -> None:
+    async with opened(plane_of(trust_of(issuer))) as (door, _):
+        token = issuer.token()
+        assert await door.status(token) == 200
+        assert list(door.authenticator.known_fields) == [sha256(b"Bearer " + token.encode()).digest()]
+        assert await door.status(KEY) == 200
+        assert await door.status(issuer.token(aud="another")) == 401
+        assert len(door.authenticator.known_fields) == 1
 
 
 async def test_a_token_is_verified_once_and_known_until_it_expires(issuer: Issuer) -> None:

@@ -146,7 +146,7 @@ async def test_chunks_arrive_as_one_body_without_extensions_and_trailers(pause_s
     seen: list[list[tuple[bytes, bytes]]] = []
 
     async def note(request: Downstream) -> None:
-        seen.append(request.headers)
+        seen.append(request.headers.pairs())
         await echo(request)
 
     data = CHUNKED + b"2;a=b\r\nab\r\n1\r\nc\r\n0\r\nauthorization: Bearer x\r\nhost: evil\r\n\r\n"
@@ -526,6 +526,21 @@ async def test_the_version_is_handed_on_for_the_headers_to_be_judged(version: st
 
     async with serving(note) as server:
         await server.ask(b"GET /\r\n\r\n" if version == "0.9" else get(version=version))
+    assert seen == [version]
+
+
+@pytest.mark.parametrize("field", ["connection: keep-alive", "Proxy-Connection: keep-alive", "x: y"])
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+async def test_no_field_that_keeps_a_connection_makes_another_version_of_it(version: str, field: str) -> None:
+    """The version is only asked for where it does not follow from what llhttp says of the connection."""
+    seen: list[str] = []
+
+    async def note(request: Downstream) -> None:
+        seen.append(request.http_version)
+        await refuse(request)
+
+    async with serving(note) as server:
+        await server.ask(get("/", field, version=version))
     assert seen == [version]
 
 

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.adapters.engine import Engine, EngineReplica
-from gateway.adapters.engine_client import EngineClient
 from gateway.adapters.engine_pool import EnginePool
+from gateway.adapters.exchange import COLLECTED_AT_MOST
 from gateway.adapters.metrics import Metrics
-from gateway.adapters.relay import COLLECTED_AT_MOST, Exchange, Relay
+from gateway.adapters.relay import Relay
 from gateway.addresses import engine_address
 from gateway.dialects.call import Usage
 from gateway.dialects.registry import DIALECTS
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from gateway.adapters.downstream import Downstream
+    from gateway.adapters.engine import Engine
     from gateway.ports import Delivery
     from tests.adapters.relaying import Line, Play
     from tests.adapters.wiring import Served
@@ -741,33 +741,6 @@ async def test_a_client_that_leaves_after_its_answer_harms_nobody_elses() -> Non
             first.leave()
             assert (await second.answer()).body == b"slow"
         assert len(relay.engine.lines) == 1
-
-
-async def test_an_exchange_that_has_ended_has_no_hold_on_its_connection() -> None:
-    """Whoever cleans up late must not hit the request that the connection serves by now."""
-    kept: list[bool] = []
-
-    async with playing(says(whole(CHAT))) as (_, url):
-        pool = EnginePool(engine_address(url), idle=1, keep_alive_s=9, connect_s=1)
-
-        async def app(inbound: Downstream) -> None:
-            request = UpstreamRequest("1", "p", "main", "POST", "/", b"", False, DIALECTS["openai-chat"], DEADLINES, [])
-            replica = EngineReplica(EngineClient(pool, None))
-            exchange = Exchange(request, inbound, replica, replica.send(0.0), 15)
-            exchange.begin(await pool.connect())
-            await exchange
-            connection = pool.reuse()
-            assert connection is not None
-            for late in (exchange.client_ready, exchange.client_left, exchange.cancel):
-                late()
-                kept.append(connection.open and not connection.transport.is_closing())
-            pool.give_back(connection)
-
-        async with serving(app) as server:
-            assert (await server.ask(ASK)).body == CHAT
-            await asyncio.sleep(0.02)
-        pool.close()
-    assert kept == [True] * 3
 
 
 async def test_a_client_that_leaves_while_the_engine_is_being_reached_costs_it_nothing() -> None:

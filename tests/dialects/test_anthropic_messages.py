@@ -385,4 +385,4 @@ def test_a_stream_tells_its_count_unasked_and_has_a_token_in_each_event_with_a_p
     other = b'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\n'
     assert dialect.tells_usage is None
     assert (piece * 3 + other).count(dialect.delta) - dialect.lead == 3
-    assert dialect.without_usage(piece + other) == piece + other
+    assert dialect.take_usage(piece + other) == (None, piece + other)

@@ -38,6 +38,14 @@ def test_the_event_of_the_count_is_for_the_caller_who_asked_for_it(*, hides: boo
     assert meter.usage == Usage(5, 3)
 
 
+@pytest.mark.parametrize("hides", [True, False])
+def test_what_is_no_count_is_for_every_caller(*, hides: bool) -> None:
+    meter = Meter(OpenAIChat(), hides=hides)
+    event = _event(choices=[], usage=7)
+    assert meter.events(event) == event
+    assert meter.usage is None
+
+
 def test_a_place_for_a_count_without_one_is_for_every_caller() -> None:
     meter = Meter(OpenAIChat(), hides=True)
     event = _token("x", usage=None)

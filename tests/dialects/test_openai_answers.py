@@ -58,7 +58,6 @@ def test_a_count_has_the_names_of_its_api() -> None:
     value = {"input_tokens": 1, "output_tokens": 2, "output_tokens_details": {"reasoning_tokens": 1}}
     names = openai_answers.RESPONSE_COUNTS
     assert openai_answers.counted(value, names) == Usage(prompt=1, completion=2, reasoning=1)
-    assert openai_answers.counted(None, names) is None
     assert openai_answers.usage(json.dumps({"usage": value}).encode(), names) == Usage(1, 2, 1)
 
 

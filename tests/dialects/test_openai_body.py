@@ -63,5 +63,5 @@ def test_a_stream_has_ended_when_its_last_event_says_so(events: bytes, ended: bo
 def test_an_api_that_says_no_more_has_a_token_in_each_event_and_nothing_to_leave_out() -> None:
     dialect = OpenAIEmbeddings()
     assert b"data: 1\n\ndata: 2\n\n".count(dialect.delta) - dialect.lead == 2
-    assert dialect.without_usage(b"data: 1\n\n") == b"data: 1\n\n"
+    assert dialect.take_usage(b"data: 1\n\n") == (None, b"data: 1\n\n")
     assert dialect.tells_usage is None

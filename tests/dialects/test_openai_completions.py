@@ -102,4 +102,4 @@ def test_a_stream_is_asked_for_its_count_and_has_a_token_in_each_event_with_text
     count = b'data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}\n\n'
     assert dialect.tells_usage == "stream_options.include_usage"
     assert (said * 2 + count + b"data: [DONE]\n\n").count(dialect.delta) - dialect.lead == 2
-    assert dialect.without_usage(said + count) == said
+    assert dialect.take_usage(said + count) == (Usage(1, 2), said)

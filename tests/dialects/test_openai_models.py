@@ -79,4 +79,4 @@ def test_a_list_is_never_a_stream_that_waits_for_an_end() -> None:
 
 def test_a_list_has_nothing_to_leave_out() -> None:
     dialect = OpenAIModels("openai-models")
-    assert (dialect.without_usage(b"x"), dialect.tells_usage) == (b"x", None)
+    assert (dialect.take_usage(b"x"), dialect.tells_usage) == ((None, b"x"), None)

@@ -303,6 +303,13 @@ def test_the_count_of_a_whole_answer_stands_under_other_names_than_that_of_chat(
     assert DIALECT.usage(b'{"usage": null}') is None
 
 
+@pytest.mark.parametrize("count", [None, 7, [COUNT]])
+def test_a_last_event_without_an_object_for_a_count_has_none(count: object) -> None:
+    events = event("response.failed", response={"usage": count})
+    assert DIALECT.usage(events) is None
+    assert DIALECT.ends(events)
+
+
 @pytest.mark.parametrize("kind", ["response.completed", "response.incomplete", "response.failed"])
 @pytest.mark.parametrize("blank", [b"\n", b"\r\n", b"\r"])
 def test_the_last_event_of_a_stream_has_the_count_and_ends_it(kind: str, blank: bytes) -> None:

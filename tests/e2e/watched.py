@@ -19,8 +19,8 @@ from pathlib import Path
 from gateway.adapters.downstream import Downstream
 from gateway.adapters.edge import EdgeProtocol
 from gateway.adapters.engine_pool import EngineConnection
+from gateway.adapters.exchange import Exchange
 from gateway.adapters.persistent_connection import PersistentConnection
-from gateway.adapters.relay import Exchange
 from gateway.audit import AuditRecord
 from gateway.cli import main
 

@@ -125,7 +125,7 @@ async def _plane(downstream: Downstream, reading: Reading) -> None:
     refused, body = None, b""
     try:
         not_canonical = _target_fault(downstream.target)
-        RequestHeaders.parse(downstream.headers, http_version=downstream.http_version, hosts=ANY_HOST)
+        RequestHeaders.read(downstream.headers, http_version=downstream.http_version, hosts=ANY_HOST)
         if not_canonical is not None:
             raise not_canonical
         body = await downstream.read_body(BODY_AT_MOST)
@@ -135,7 +135,7 @@ async def _plane(downstream: Downstream, reading: Reading) -> None:
             downstream.keep_alive = False
     except ConnectionError:
         return
-    headers = tuple(downstream.headers)
+    headers = tuple(downstream.headers.pairs())
     reading.handed.append(Handed(downstream.method, downstream.target, downstream.http_version, headers, body, refused))
     downstream.answer(200 if refused is None else ANSWERS[refused].status, [], b"")
 
@@ -210,6 +210,6 @@ def held(protocol: EdgeProtocol) -> int:
     """Count the bytes that a connection keeps, as far as Python sees them."""
     kept = {id(one): one for one in (protocol.cycle, protocol._active, *protocol._waiting) if one is not None}
     bodies = sum(len(one.body) for one in kept.values())
-    heads = sum(len(name) + len(value) for one in kept.values() for name, value in one.headers)
-    own = sum(len(name) + len(value) for name, value in protocol.headers or ())
+    heads = sum(len(name) + len(value) for one in kept.values() for name, value in one.headers.pairs())
+    own = sum(map(len, (*protocol._names, *protocol._values)))
     return bodies + heads + own + len(getattr(protocol, "url", b""))

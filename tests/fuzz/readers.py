@@ -18,6 +18,7 @@ import orjson
 from gateway.reasons import Malformed, Reason
 from gateway.wire import strict_json
 from gateway.wire.event_stream import HELD_AT_MOST, KEEP_ALIVE, EventBuffer
+from gateway.wire.field_lines import FieldLines
 from gateway.wire.headers import LONGEST_FIELD, MOST_BYTES, MOST_FIELDS, RequestHeaders
 from gateway.wire.hosts import HostRule
 from gateway.wire.http1 import ResponseReader
@@ -72,6 +73,7 @@ def fuzz_headers(data: bytes) -> None:
         return [value for found, value in raw if found == name]
 
     assert headers == RequestHeaders.parse(raw[::-1], http_version=version, hosts=ANY_HOST)
+    assert headers == RequestHeaders.read(FieldLines.of(raw), http_version=version, hosts=ANY_HOST)
     assert version in {"1.0", "1.1"}
     assert len(raw) <= MOST_FIELDS
     assert sum(len(name) + len(value) for name, value in raw) <= MOST_BYTES
@@ -190,10 +192,10 @@ def fuzz_response(data: bytes) -> None:
     assert theirs[0] == status
     if theirs[2] and complete:
         assert theirs[1] == body
-    assert (b"content-length" in dict(headers)) + (b"transfer-encoding" in dict(headers)) <= 1
+    assert (b"content-length" in headers) + (b"transfer-encoding" in headers) <= 1
 
 
-def _response(control: int, data: bytes) -> tuple[int, list[tuple[bytes, bytes]], bytes, bool, bool] | None:
+def _response(control: int, data: bytes) -> tuple[int, dict[bytes, bytes], bytes, bool, bool] | None:
     """Read one answer; ``None`` when it is malformed."""
     reader = ResponseReader()
     body = b""
@@ -207,7 +209,7 @@ def _response(control: int, data: bytes) -> tuple[int, list[tuple[bytes, bytes]]
         assert malformed.reason is Reason.ENGINE_MALFORMED  # noqa: PT017
         return None
     complete = reader.complete or reader.eof()
-    return reader.status, reader.headers, body, complete, reader.keep_alive
+    return reader.status, reader.headers, body, complete, reader.reusable
 
 
 def _response_by_h11(data: bytes) -> tuple[int, bytes, bool] | None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from hashlib import sha256
+
 from gateway.identity.principal import CredentialKind, Principal
 from gateway.identity.token_cache import TokenCache
 
@@ -52,6 +54,18 @@ def test_a_cleared_cache_knows_nothing() -> None:
     cache.put("token", proof())
     cache.clear()
     assert cache.get("token", 0) is None
+
+
+def test_the_field_that_brings_a_token_is_known_as_it_is() -> None:
+    cache, principal = TokenCache(b"Bearer "), proof()
+    cache.put("token", principal)
+    field = sha256(b"Bearer token").digest()
+    assert (cache.of_field(field, 999.9), cache.of_field(field, 1000)) == (principal, None)
+    assert cache.get("token", 999.9) is principal
+    assert list(cache.proofs) == [field]
+    assert [cache.of_field(sha256(other).digest(), 0) for other in (b"bearer token", b"token", b"Bearer  token")] == [
+        None
+    ] * 3
 
 
 def test_the_cache_holds_no_token() -> None:

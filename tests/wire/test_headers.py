@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from hashlib import sha256
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.reasons import Malformed, Reason
+from gateway.wire.field_lines import FieldLines
 from gateway.wire.headers import LONGEST_FIELD, MOST_BYTES, MOST_FIELDS, RequestHeaders, media_type_is_json
 from gateway.wire.hosts import HostRule
 
@@ -14,6 +17,24 @@ HOST = (b"host", b"127.0.0.1:8080")
 
 def _parse(*fields: tuple[bytes, bytes], version: str = "1.1") -> RequestHeaders:
     return RequestHeaders.parse([HOST, *fields], http_version=version, hosts=HOSTS)
+
+
+def _read(
+    *fields: tuple[bytes, bytes], version: str = "1.1", known: frozenset[bytes] = frozenset()
+) -> RequestHeaders | tuple[Reason, str]:
+    """Give what comes of field lines as they were sent: their fields or what is wrong with them."""
+    try:
+        return RequestHeaders.read(FieldLines.of(fields), http_version=version, hosts=HOSTS, known=known)
+    except Malformed as refused:
+        return refused.reason, refused.detail
+
+
+def _parsed(*fields: tuple[bytes, bytes], version: str = "1.1") -> RequestHeaders | tuple[Reason, str]:
+    """Give the same, the long way."""
+    try:
+        return RequestHeaders.parse(FieldLines.of(fields).pairs(), http_version=version, hosts=HOSTS)
+    except Malformed as refused:
+        return refused.reason, refused.detail
 
 
 def _reason(*fields: tuple[bytes, bytes], version: str = "1.1") -> Reason:
@@ -26,6 +47,68 @@ def test_a_request_with_nothing_but_a_host_has_no_body_and_no_credential() -> No
     headers = _parse()
     assert headers == RequestHeaders("127.0.0.1:8080")
     assert not headers.has_body
+
+
+TOKEN = b"Bearer " + b"t" * 200
+SEEN = frozenset({sha256(TOKEN).digest()})
+_SENT = st.lists(
+    st.tuples(
+        st.sampled_from([
+            b"authorization", b"Authorization", b"content-type", b"content-length", b"accept", b"cookie", b"Host",
+            b"x-api-key", b"x-request-id", b"connection", b"proxy-connection", b"", b"a b", b"dpop",
+        ]),
+        st.sampled_from([
+            b"", b"5", b"007", b"1" * 19, b"a ", b"a\t", b"a\tb", b"a \xffb", b"\x01", b"\x7f", b"\xff",
+            b"127.0.0.1:8080", TOKEN, TOKEN + b" ", TOKEN + b"\x01", b"t" * (LONGEST_FIELD - 20), b"t" * LONGEST_FIELD,
+        ]),
+    ),
+    max_size=5,
+)  # fmt: skip
+
+
+@given(_SENT, st.sampled_from(["1.1", "1.0", "2.0"]), st.booleans())
+def test_what_is_read_at_once_is_what_is_read_the_long_way(
+    fields: list[tuple[bytes, bytes]],
+    version: str,
+    host: bool,  # noqa: FBT001
+) -> None:
+    sent = [*fields, HOST] if host else fields
+    long_way = _parsed(*sent, version=version)
+    assert _read(*sent, version=version) == long_way
+    known = _read(*sent, version=version, known=SEEN)
+    assert (known._replace(known_as=None) if isinstance(known, RequestHeaders) else known) == long_way
+
+
+def test_a_field_that_was_looked_at_before_is_known_in_a_plain_head_alone() -> None:
+    def known_as(*fields: tuple[bytes, bytes], version: str = "1.1") -> bytes | None:
+        headers = _read(HOST, *fields, version=version, known=SEEN)
+        assert isinstance(headers, RequestHeaders)
+        return headers.known_as
+
+    plain = (b"Authorization", TOKEN)
+    assert known_as(plain, (b"accept", b"*/*"), (b"content-length", b"5")) == sha256(TOKEN).digest()
+    assert known_as((b"authorization", TOKEN + b"t")) is None
+    assert known_as((b"authorization", b"Bearer key")) is None
+    assert known_as(plain, version="1.0") is None
+    for name in (b"x-api-key", b"dpop", b"cf-access-jwt-assertion", b"authorization", b"origin", b"x-request-id"):
+        assert known_as(plain, (name, b"1")) is None
+    assert known_as(plain, (b"accept", b"*/* ")) is None, "there is white space to cut"
+
+
+def test_a_listener_that_serves_any_host_reads_a_plain_head_at_once_as_well() -> None:
+    fields = FieldLines.of([(b"Host", b"Any.Example"), (b"authorization", TOKEN)])
+    headers = RequestHeaders.read(fields, http_version="1.1", hosts=HostRule.of_unix(), known=SEEN)
+    assert (headers.host, headers.known_as) == ("any.example", sha256(TOKEN).digest())
+
+
+def test_what_stands_beside_a_known_field_is_looked_at() -> None:
+    known = (b"authorization", TOKEN)
+    assert _read(HOST, known, (b"accept", b"\x00"), known=SEEN) == _parsed(HOST, known, (b"accept", b"\x00"))
+    assert _read((b"host", b"evil.example"), known, known=SEEN) == (Reason.HOST_NOT_SERVED, "")
+    assert _read(HOST, (b"authorization", TOKEN + b"\x00")) == (
+        Reason.HEADERS_MALFORMED,
+        "a field value holds a control character",
+    )
 
 
 _OFTEN = st.lists(

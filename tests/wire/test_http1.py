@@ -17,7 +17,7 @@ class Read(NamedTuple):
     status: int
     body: bytes
     complete: bool
-    keep_alive: bool
+    reusable: bool
     excess: bool
 
 
@@ -29,7 +29,7 @@ def read(data: bytes, step: int) -> tuple[ResponseReader, Read]:
         body += reader.take()
         if reader.excess:
             break
-    return reader, Read(reader.status, body, reader.complete, reader.keep_alive, reader.excess)
+    return reader, Read(reader.status, body, reader.complete, reader.reusable, reader.excess)
 
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -56,11 +56,11 @@ WELL_FORMED = {
     ),
     "204": (b"HTTP/1.1 204 No Content\r\n\r\n", Read(204, b"", True, True, False)),
     "304 with a length": (b"HTTP/1.1 304 Not Modified\r\ncontent-length: 5\r\n\r\n", Read(304, b"", True, True, False)),
-    "204 with a body": (b"HTTP/1.1 204 No Content\r\n\r\nabc", Read(204, b"", True, True, True)),
-    "more than was announced": (OK + b"content-length: 3\r\n\r\nabcX", Read(200, b"abc", True, True, True)),
+    "204 with a body": (b"HTTP/1.1 204 No Content\r\n\r\nabc", Read(204, b"", True, False, True)),
+    "more than was announced": (OK + b"content-length: 3\r\n\r\nabcX", Read(200, b"abc", True, False, True)),
     "a second answer": (
         OK + b"content-length: 1\r\n\r\na" + OK + b"content-length: 1\r\n\r\nb",
-        Read(200, b"a", True, True, True),
+        Read(200, b"a", True, False, True),
     ),
     "bytes behind a close": (
         OK + b"connection: close\r\ncontent-length: 1\r\n\r\nab",
@@ -79,6 +79,9 @@ MALFORMED = {
     "two lengths": OK + b"content-length: 3\r\ncontent-length: 4\r\n\r\nabc",
     "length and chunked": OK + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
     "a negative length": OK + b"content-length: -3\r\n\r\nabc",
+    "another transfer coding in a field of its own": OK
+    + b"transfer-encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "another version behind an interim answer": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/2.0 200 OK\r\n\r\n",
     "another transfer coding": OK + b"transfer-encoding: gzip, chunked\r\n\r\n",
     "chunked in HTTP/1.0": b"HTTP/1.0 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
     "a bad chunk size": OK + b"transfer-encoding: chunked\r\n\r\nZZ\r\nabc\r\n",
@@ -111,7 +114,7 @@ def test_an_answer_without_framing_ends_with_the_connection() -> None:
     reader, _ = read(OK + b"\r\nabc", 1)
     assert reader.eof()
     assert reader.complete
-    assert not reader.keep_alive
+    assert not reader.reusable
 
 
 @pytest.mark.parametrize(
@@ -130,14 +133,19 @@ def test_a_complete_answer_stays_complete_when_the_connection_ends() -> None:
 
 def test_header_names_come_in_lower_case_and_trailers_not_at_all() -> None:
     reader, _ = read(OK + b"X-A: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx-b: 2\r\n\r\n", 1)
-    assert reader.headers == [(b"x-a", b"1"), (b"transfer-encoding", b"chunked")]
+    assert reader.headers == {b"x-a": b"1", b"transfer-encoding": b"chunked"}
     assert reader.chunked
     assert reader.content_length is None
 
 
+def test_of_several_fields_with_one_name_the_first_is_kept() -> None:
+    reader, _ = read(OK + b"x-a: 1\r\nX-A: 2\r\ncontent-length: 0\r\n\r\n", 1)
+    assert reader.headers == {b"x-a": b"1", b"content-length": b"0"}
+
+
 def test_fields_of_interim_answers_are_not_merged() -> None:
     reader, _ = read(b"HTTP/1.1 103 Early Hints\r\nx-a: 1\r\n\r\n" + OK + b"content-length: 0\r\n\r\n", 1)
-    assert reader.headers == [(b"content-length", b"0")]
+    assert reader.headers == {b"content-length": b"0"}
 
 
 def test_only_an_answer_of_which_nothing_came_is_untouched() -> None:
@@ -178,14 +186,15 @@ AGAIN = {name: data for name, (data, seen) in WELL_FORMED.items() if seen[2:] ==
 def test_the_next_answer_of_a_connection_is_read_as_by_a_new_reader(first: str, second: str, step: int) -> None:
     reader, _ = read(AGAIN[first], step)
     assert reader.reusable
+    reader.parts.append(b"left")
     reader.begin()
-    assert (reader.untouched, reader.headers, reader.parts) == (True, [], [])
+    assert (reader.untouched, reader.headers, reader.parts) == (True, {}, [])
     body = b""
     for start in range(0, len(AGAIN[second]), step):
         reader.feed(AGAIN[second][start : start + step])
         body += reader.take()
     new, seen = read(AGAIN[second], step)
-    assert Read(reader.status, body, reader.complete, reader.keep_alive, reader.excess) == seen
+    assert Read(reader.status, body, reader.complete, reader.reusable, reader.excess) == seen
     assert (reader.headers, reader.content_length, reader.chunked) == (new.headers, new.content_length, new.chunked)
 
 

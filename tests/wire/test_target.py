@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.reasons import Malformed, Reason
-from gateway.wire.target import LONGEST_TARGET, Target
+from gateway.wire.target import LONGEST_TARGET, Target, read_target
 
 CANONICAL = [
     (b"/", b"/", None),
@@ -101,6 +101,16 @@ def test_the_longest_target_is_read_and_one_byte_more_is_not() -> None:
     with pytest.raises(Malformed) as refused:
         Target.parse(longest + b"a")
     assert refused.value.reason is Reason.TARGET_TOO_LONG
+
+
+def test_a_target_that_is_not_canonical_is_told_later_and_any_other_fault_at_once() -> None:
+    assert read_target(b"/v1/models?a") == Target(b"/v1/models?a", b"/v1/models", b"a")
+    told = read_target(b"/v1//models")
+    assert isinstance(told, Malformed)
+    assert told.reason is Reason.TARGET_NOT_CANONICAL
+    with pytest.raises(Malformed) as refused:
+        read_target(b"http://evil.example/")
+    assert refused.value.reason is Reason.TARGET_MALFORMED
 
 
 def test_its_repr_does_not_show_a_query_where_a_token_may_stand() -> None:
