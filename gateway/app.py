@@ -110,7 +110,8 @@ class Gateway:
             for name, engine in settings.engines.items()
             if engine.in_flight is not None
         }
-        self._dispatcher = QueuedDispatcher(Relay(self.engines, metrics, settings.sse_keep_alive), queues, metrics)
+        relay = Relay(self.engines, metrics, settings.sse_keep_alive)
+        self._dispatcher = QueuedDispatcher(relay, queues, metrics) if queues else relay
         self._journal = Journal(log, metrics)
         self._clock = SystemClock()
         self._shared = _shared_ledger(settings)

@@ -117,33 +117,37 @@ class AuditRecord:
         rest = _written(facts) if self.verdict is Verdict.PERMIT else _written.__wrapped__(facts)
         time, usage = self.time, self.usage
         second = int(time)
-        begin = (
-            _second(second),
-            (time - second) * 1_000_000,
-            self.id.encode(),
-            _NULL if self.client_request_id is None else _line(self.client_request_id),
-            _NULL if self.cf_ray is None else _line(self.cf_ray),
-        )
-        head, judge, first_byte, total = self.head_ms, self.judge_ms, self.first_byte_ms, self.total_ms
-        if usage is not None and not usage.estimated:
+        asked, ray = self.client_request_id, self.cf_ray
+        if usage is not None and not usage.estimated and usage.reasoning is None and asked is None and ray is None:
             try:
-                return _WHOLE % (
-                    *begin,
+                return _USUAL % (
+                    _second(second),
+                    (time - second) * 1_000_000,
+                    self.id.encode(),
                     usage.prompt,
                     usage.completion,
-                    _NULL if usage.reasoning is None else b"%d" % usage.reasoning,
                     self.bytes_in,
                     self.bytes_out,
-                    head,
-                    judge,
-                    first_byte,
-                    total,
+                    self.head_ms,
+                    self.judge_ms,
+                    self.first_byte_ms,
+                    self.total_ms,
                     rest,
                 )
             except TypeError:  # one of the numbers is not known
                 pass
-        counts, times = _counts(usage), _times(head, judge, first_byte, total)
-        return _LINE % (*begin, counts, self.bytes_in, self.bytes_out, times, rest)
+        return _LINE % (
+            _second(second),
+            (time - second) * 1_000_000,
+            self.id.encode(),
+            _NULL if asked is None else _line(asked),
+            _NULL if ray is None else _line(ray),
+            _counts(usage),
+            self.bytes_in,
+            self.bytes_out,
+            _times(self.head_ms, self.judge_ms, self.first_byte_ms, self.total_ms),
+            rest,
+        )
 
 
 _NULL = b"null"
@@ -151,9 +155,11 @@ _LINE = (
     b'{"time":"%b.%06dZ","id":"%b","client_request_id":%b,"cf_ray":%b,'
     b'"usage":%b,"bytes_in":%d,"bytes_out":%d,"ms":%b,%b'
 )
-# In one go, since each further one costs as much as ten fields.
-_WHOLE = _LINE.replace(b'"usage":%b', b'"usage":{"prompt":%d,"completion":%d,"reasoning":%b}').replace(
-    b'"ms":%b', b'"ms":{"head":%.3f,"judge":%.3f,"first_byte":%.3f,"total":%.3f}'
+# Of nearly every answer, in one go: what it has not is written already, since each field costs as much as a call.
+_USUAL = (
+    b'{"time":"%b.%06dZ","id":"%b","client_request_id":null,"cf_ray":null,'
+    b'"usage":{"prompt":%d,"completion":%d,"reasoning":null},"bytes_in":%d,"bytes_out":%d,'
+    b'"ms":{"head":%.3f,"judge":%.3f,"first_byte":%.3f,"total":%.3f},%b'
 )
 _FACTS = (
     "plane", "listener", "peer", "edge_ip", "method", "target", "endpoint", "client", "subject", "credential", "model",

@@ -144,6 +144,9 @@ class Ending(Enum):
     CLIENT_LEFT = "client-left"
 
 
+_DELIVERED = Ending.DELIVERED  # looked up once, since it is asked for with each request
+
+
 class Delivery(NamedTuple):
     """What became of a dispatched request.
 
@@ -162,7 +165,7 @@ class Delivery(NamedTuple):
     @property
     def whole(self) -> bool:
         """Whether the caller got all of an answer."""
-        return self.ending is Ending.DELIVERED and not self.detail
+        return self.ending is _DELIVERED and not self.detail
 
 
 InboundT = TypeVar("InboundT", bound=Inbound)

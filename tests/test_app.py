@@ -10,6 +10,7 @@ import pytest
 import structlog
 
 from gateway.adapters.audit_log import AuditLog
+from gateway.adapters.engine_queue import QueuedDispatcher
 from gateway.adapters.metrics import Metrics
 from gateway.app import Gateway, Misfit, misfits
 from gateway.policy.compile import compile_plane
@@ -333,4 +334,5 @@ async def test_with_a_shared_ledger_its_server_is_asked_and_its_absence_is_told(
 async def test_an_engine_with_a_bound_has_a_queue_and_others_have_none(tmp_path: Path, log: AuditLog) -> None:
     settings = settings_of(tmp_path, ENGINES__MAIN__IN_FLIGHT="3", ENGINES__OTHER__URLS="http://127.0.0.1:9")
     gateway = Gateway(settings, [PUBLIC_PLANE], log, Metrics())
+    assert isinstance(gateway._dispatcher, QueuedDispatcher)
     assert set(gateway._dispatcher._queues) == {"main"}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Alarm:
     """One deadline at a time.
 
-    ``due``: the loop's time at which ``call`` is called, ``None`` for never; to set it to that is what ``off`` does.
+    ``due``: the loop's time at which ``call`` is called, ``None`` for never; set it to that to call it off.
     """
 
     __slots__ = ("_call", "_loop", "_timer", "_when", "due")
@@ -40,10 +40,6 @@ class Alarm:
         self.due = due
         if self._timer is None or due < self._when:
             self._arm(due)
-
-    def off(self) -> None:
-        """Call the deadline off."""
-        self.due = None
 
     def end(self) -> None:
         """Call it off for good, and let go of timer and call: they would hold each other and their owner."""

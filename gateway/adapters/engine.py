@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gateway.adapters.persistent_connection import PersistentConnection
 from gateway.engine.choice import choose
+from gateway.engine.circuit import CLOSED
 from gateway.engine.replica import Replica
 from gateway.engine.vitals import UNKNOWN
 from gateway.reasons import Reason, Unavailable
@@ -61,9 +62,10 @@ class Engine:
         ``ENGINE_REFUSED_GATEWAY`` or ``ENGINE_ASLEEP`` where that is all there is to it.
         """
         replicas = self.replicas
-        if len(replicas) == 1 and not tried and replicas[0].circuit.closed:
-            return replicas[0]
-        if len(replicas) > 1:
+        if len(replicas) == 1:
+            if not tried and replicas[0].circuit.state is CLOSED:
+                return replicas[0]
+        else:
             replicas = [replica for replica in replicas if model in replica.served] or replicas
         chosen = choose(replicas, mark, self._slack, tried)
         if chosen is None:

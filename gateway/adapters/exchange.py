@@ -201,7 +201,7 @@ class Exchange(Promise["Delivery | None"]):
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.receiver = None
-            connection.alarm.off()
+            connection.alarm.due = None
             if self._paused:
                 connection.transport.resume_reading()
             self._replica.client.pool.give_back(connection)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from asyncio import CancelledError
 from typing import TYPE_CHECKING, Any
 
+from gateway.adapters.engine import NOBODY
 from gateway.adapters.exchange import Exchange
 from gateway.adapters.upload import send
 from gateway.engine.signal import Signal, signal_of
@@ -61,7 +62,7 @@ class Relay:
     async def _forward(self, request: UpstreamRequest, inbound: Downstream) -> Delivery:
         """Send it to one replica; to another only where the first has not had a byte of it (RFC 9110 §9.2.2)."""
         engine, now = self._engines[request.engine], inbound.edge.loop.time
-        tried: list[EngineReplica] = []
+        tried: tuple[EngineReplica, ...] = NOBODY
         while True:
             replica = engine.choose(request.mark, request.model, tried)
             ticket = replica.send(now())
@@ -79,7 +80,7 @@ class Relay:
             except Unavailable as failure:
                 detail = failure.detail
                 shown = signal_of(None, failure.reason, detail)
-                tried.append(replica)
+                tried = (*tried, replica)
                 if ticket.begun or not engine.another(tried):
                     raise
             else:

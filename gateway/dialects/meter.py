@@ -22,13 +22,11 @@ class Meter:
     they repeat themselves.
     """
 
-    __slots__ = ("_count_from", "_delta", "_deltas", "_dialect", "_hides", "usage")
+    __slots__ = ("_deltas", "_dialect", "_hides", "usage")
 
     def __init__(self, dialect: Dialect, hides: bool = False) -> None:  # noqa: FBT001, FBT002  (a name costs as much)
         self._dialect = dialect
         self._hides = hides
-        self._delta = dialect.delta
-        self._count_from = dialect.count_from
         self._deltas = 0
         self.usage: Usage | None = None
 
@@ -39,13 +37,14 @@ class Meter:
 
     def events(self, data: bytes) -> bytes:
         """Read some whole events of a stream, and give what of them is for the caller."""
-        self._deltas += data.count(self._delta)
-        if data.rfind(USAGE, self._count_from) == -1:  # as nearly always, and to ask the dialect costs twice the search
+        dialect = self._dialect
+        self._deltas += data.count(dialect.delta)
+        if data.rfind(USAGE, dialect.count_from) == -1:  # as nearly always; to ask the dialect costs two searches
             return data
         if self._hides:
-            usage, shown = self._dialect.take_usage(data)
+            usage, shown = dialect.take_usage(data)
         else:
-            usage, shown = self._dialect.usage(data), data
+            usage, shown = dialect.usage(data), data
         if usage is None:
             return data
         self.usage = usage if self.usage is None else usage.after(self.usage)

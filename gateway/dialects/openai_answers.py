@@ -94,7 +94,7 @@ def counted(value: dict[str, Any], names: Counts) -> Usage:
     return Usage(
         prompt if type(prompt) is int and prompt >= 0 else None,
         completion if type(completion) is int and completion >= 0 else None,
-        count(details.get("reasoning_tokens")) if isinstance(details, dict) else None,
+        None if details is None or not isinstance(details, dict) else count(details.get("reasoning_tokens")),
     )
 
 

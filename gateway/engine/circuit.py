@@ -35,7 +35,8 @@ class State(Enum):
     HALF_OPEN = "half-open"
 
 
-_CLOSED: Final = State.CLOSED  # looked up once, since every request asks
+CLOSED: Final = State.CLOSED
+"""Looked up once, since every request asks: a member of an Enum, named where it is used, costs as much as a call."""
 
 
 @dataclass(slots=True)
@@ -44,14 +45,14 @@ class Circuit:
 
     ``why``: a phrase that is safe to show. ``due``: when the next trial may begin, in the clock of the caller.
     ``round``: grows each time it closes, so that what an older request shows is not held against a replica that has
-    come back since.
+    come back since. ``faults``: how many in a row, without a success between them.
     """
 
     state: State = State.OPEN
     why: str = "not tried yet"
     due: float = 0.0
     round: int = 0
-    _faults: int = 0
+    faults: int = 0
     _fault: str = ""
     _trials: int = 0
     _ejections: int = 0
@@ -60,7 +61,7 @@ class Circuit:
     @property
     def closed(self) -> bool:
         """Whether requests may go to it."""
-        return self.state is _CLOSED
+        return self.state is CLOSED
 
     def trial_due(self, now: float) -> bool:
         """Tell whether it is time to try."""
@@ -74,7 +75,7 @@ class Circuit:
         """Close: it has answered as it should."""
         self.state, self.why = State.CLOSED, ""
         self.round += 1
-        self._faults = self._trials = 0
+        self.faults = self._trials = 0
 
     def fail_trial(self, why: str, now: float) -> None:
         """Stay open, and wait longer each time."""
@@ -84,17 +85,17 @@ class Circuit:
 
     def succeed(self) -> None:
         """Count a success: whatever failed before it was no outage."""
-        self._faults = 0
+        self.faults = 0
 
     def fault(self, why: str) -> None:
         """Count a fault; several in a row raise a doubt."""
-        self._faults += 1
+        self.faults += 1
         self._fault = why
 
     @property
     def doubted(self) -> bool:
         """Whether it takes requests, and the last ones all failed."""
-        return self.closed and self._faults >= IN_A_ROW
+        return self.closed and self.faults >= IN_A_ROW
 
     def eject(self, now: float) -> None:
         """Leave an outlier out for a while, where others take its requests: a trial alone has it back at once."""

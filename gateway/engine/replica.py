@@ -69,7 +69,8 @@ class Replica:
         if ticket.round != circuit.round:
             return
         if signal is _GOOD:
-            circuit.succeed()
+            if circuit.faults:
+                circuit.succeed()
         elif signal is Signal.GONE:
             circuit.open(why, now)
         elif signal is Signal.FAULT:

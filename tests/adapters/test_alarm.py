@@ -84,7 +84,7 @@ def test_what_is_put_off_again_and_again_costs_one_timer() -> None:
 def test_what_is_called_off_does_not_ring_and_may_be_set_again() -> None:
     loop, alarm, rung = made()
     alarm.within(5)
-    alarm.off()
+    alarm.due = None
     loop.turn(105)
     assert (rung, loop.timers) == ([], [])
     alarm.at(107)
