@@ -12,14 +12,8 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from gateway.adapters.edge import (
-    HEAD_AT_MOST,
-    LINGER_BYTES,
-    PIPELINE_AT_MOST,
-    REQUESTS_AT_MOST,
-    EdgeLimits,
-    EdgeProtocol,
-)
+from gateway.adapters.edge import EdgeProtocol
+from gateway.adapters.edge_limits import HEAD_AT_MOST, LINGER_BYTES, PIPELINE_AT_MOST, REQUESTS_AT_MOST, EdgeLimits
 from gateway.reasons import ANSWERS, Malformed
 from tests.adapters.wiring import Client, Cut, get, post, serving
 
