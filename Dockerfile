@@ -1,7 +1,7 @@
 # The gateway alone: no compiler, no pip, no shell script, no writable file. Runs with --read-only and without capabilities.
 # The base is named by tag, since a digest belongs to the registry you pull from; pin yours with
-#   docker build --build-arg BASE=python:3.13-slim-bookworm@sha256:… .
-ARG BASE=python:3.13-slim-bookworm
+#   docker build --build-arg BASE=python:3.14-slim-bookworm@sha256:… .
+ARG BASE=python:3.14-slim-bookworm
 
 FROM ${BASE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore

@@ -119,10 +119,7 @@ class Enforcement(Generic[InboundT]):
         ports = self._ports
         reading = self._read(inbound, record)
         if not isinstance(reading, _Reading):
-            if isinstance(reading, Deny):
-                return Refusal.of(reading)
-            await self._notify(inbound, record, reading)
-            return None
+            return await self._notify(inbound, record, reading)
         caller = reading.caller
         visitor = caller if isinstance(caller, Visitor) else await self._identified(inbound, reading.headers, caller)
         record.subject = visitor.principal.subject
@@ -205,12 +202,15 @@ class Enforcement(Generic[InboundT]):
         record.credential = credential.kind._value_
         return _Reading(endpoint, headers, gatehouse.known(credential, headers, inbound.peer) or credential)
 
-    async def _notify(self, inbound: InboundT, record: AuditRecord, notice: Notice) -> None:
-        """Answer what needs no caller."""
+    async def _notify(self, inbound: InboundT, record: AuditRecord, notice: Notice | Deny) -> Refusal | None:
+        """Answer what needs no caller, or give the refusal."""
+        if isinstance(notice, Deny):
+            return Refusal.of(notice)
         if notice.locked:
             await self._gatehouse.open_edge(notice.assertion)
         record.verdict, record.outcome, record.status = Verdict.PERMIT, Outcome.OK, _OK
         inbound.answer(_OK, [*_lines(record.id), *notice.lines], notice.body)
+        return None
 
     async def _judge(
         self,

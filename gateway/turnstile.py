@@ -48,7 +48,7 @@ class Turnstile:
             await counting
 
     def enter(self, grant: Grant) -> Passage | Awaitable[Passage | Refusal]:
-        """Count a request and give it a place, at once where that can be. Raises ``Unavailable(LEDGER_UNAVAILABLE)``."""
+        """Count a request and give it a place: at once, where that can be. Raises ``Unavailable``, for the ledger."""
         client = grant.client
         holder = self._holders[client.name]
         if client.each_subject:
@@ -106,8 +106,8 @@ class Passage:
     ) -> Awaitable[Refusal | None] | None:
         """Count the most that a call can use, by its client's limits and its model's, and have its answer say so.
 
-        ``None``: it was counted at once. From here on the call goes to its engine, and may cost something. ``fields``: what the caller said;
-        ``most_tokens``: of all answers together. Raises ``Unavailable(LEDGER_UNAVAILABLE)``.
+        ``None``: it was counted at once. From here on the call goes to its engine, and may cost something. ``fields``:
+        what the caller said; ``most_tokens``: of all answers together. Raises ``Unavailable(LEDGER_UNAVAILABLE)``.
         """
         lease, most, limit, shared = self._lease, 0, self._lease.limit, model.limit
         if self._facts.counts_tokens:

@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from ipaddress import ip_network
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -77,14 +77,18 @@ class Door:
         return self.head_out or bool(self.answers)
 
     def body_at_hand(self, at_most: int) -> bytes | None:
-        return None
-
-    async def read_body(self, at_most: int) -> bytes:
-        self.limits.append(at_most)
         if isinstance(self.body, BaseException):
-            raise self.body
+            return None
+        self.limits.append(at_most)
         self.bytes_in = len(self.body)
         return self.body
+
+    async def read_body(self, at_most: int) -> bytes:
+        body = self.body_at_hand(at_most)
+        if body is not None:
+            return body
+        self.limits.append(at_most)
+        raise cast("BaseException", self.body)
 
     async def pieces(self, at_most: int) -> AsyncGenerator[bytes, None]:
         body = await self.read_body(at_most)

@@ -112,7 +112,7 @@ class Downstream:
         self.wake()
 
     def body_at_hand(self, at_most: int) -> bytes | None:
-        """Give the body, once, where all of it is there and not too long; ``None``: ``read_body`` goes into it."""
+        """Give the body, once, where all of it is there and it is not too long; ``None``: ``read_body`` says more."""
         # A body with a fault has an end that is missing.
         if self.more_body or self.complete or self.disconnected or len(self.body) > at_most:
             return None

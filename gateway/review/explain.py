@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from gateway.dialects.registry import DIALECTS
+from gateway.dialects.media import payloads
+from gateway.dialects.registry import DIALECTS, FACTS
+from gateway.limits.charge import prompt_tokens
 from gateway.policy.cases import ELSEWHERE, request_of
 from gateway.policy.decision import Deny
 from gateway.policy.trial import Outcome, Request, answer
@@ -89,7 +91,17 @@ class Explanation:
                 document["metadata"] = orjson.loads(outcome.metadata.body)
             if verdict.model is not None:
                 document |= {"model": verdict.model.alias, "engine": verdict.model.engine}
+            if (reserved := self._reserved(verdict)) is not None:
+                document["reserves"] = {"prompt": reserved[0], "answer": reserved[1]}
         return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode()
+
+    def _reserved(self, permit: Permit) -> tuple[int, int] | None:
+        """Give the tokens that are reserved for prompt and answer; ``None`` where none are counted."""
+        endpoint, sent = self.outcome.endpoint, self.outcome.sent
+        if endpoint is None or sent is None or not FACTS[endpoint.dialect].counts_tokens:
+            return None
+        media, size = payloads(sent, orjson.loads(sent))
+        return prompt_tokens(len(sent) - size, media), permit.most_tokens
 
     def _lines(self) -> Iterator[str]:
         verdict = self.outcome.verdict
@@ -110,6 +122,9 @@ class Explanation:
 
     def _permit_lines(self, permit: Permit) -> Iterator[str]:
         outcome = self.outcome
+        if (reserved := self._reserved(permit)) is not None:
+            prompt, most = reserved
+            yield f"  reserves {prompt + most} tokens: {prompt} for the prompt, at most {most} for the answer"
         for change in permit.changes:
             value = "" if change.action == "drop" else f" = {orjson.dumps(change.value).decode()}"
             yield f"  change: {change}{value}"

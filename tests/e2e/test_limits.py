@@ -103,3 +103,12 @@ def test_an_sdk_is_told_the_reason_and_the_wait(counted: Counted) -> None:
             client.chat.completions.create(**HI, stream=True)
     assert caught.value.code == "over-rate"
     assert 58 <= int(caught.value.response.headers["retry-after"]) <= 60
+
+
+def test_a_place_is_free_for_the_next_request_however_the_answer_before_it_came(counted: Counted) -> None:
+    """An engine that closes each connection has the gateway wait for a new one, and so walk on in a task."""
+    person = counted.person("single")
+    data = person.request(person.script("until-close", stream=False))
+    with person.connect() as connection:
+        connection.send(data * 3)
+        assert [connection.answer("POST").status for _ in range(3)] == [200] * 3

@@ -266,3 +266,14 @@ def test_a_question_for_the_metadata_that_is_not_plain_is_refused_by_the_line_of
 def test_metadata_elsewhere_do_not_exist(text: str, place: str) -> None:
     found = explain(compile_policy(text, "shown.yaml"), "nobody", f"GET {place}", b"", "2026-11-30")
     assert "deny: no-such-endpoint" in found.as_text()
+
+
+def test_it_says_how_many_tokens_a_call_is_reserved_and_nothing_where_none_are_counted() -> None:
+    found = ask("acme", CHAT, model="local", max_tokens=9, user="u")
+    said = orjson.loads(found.as_json())
+    prompt = -(-len(orjson.dumps(said["sent"])) // 4)
+    assert said["reserves"] == {"prompt": prompt, "answer": 9}
+    line = f"  reserves {prompt + 9} tokens: {prompt} for the prompt, at most 9 for the answer"
+    assert line in found.as_text().splitlines()
+    listed = ask("acme", "GET /v1/models")
+    assert "reserves" not in listed.as_text() + listed.as_json()

@@ -186,7 +186,7 @@ AGAIN = {name: data for name, (data, seen) in WELL_FORMED.items() if seen[2:] ==
 def test_the_next_answer_of_a_connection_is_read_as_by_a_new_reader(first: str, second: str, step: int) -> None:
     reader, _ = read(AGAIN[first], step)
     assert reader.reusable
-    reader.parts.append(b"left")
+    reader.parts += [b"left"] * (step % 2)  # or nothing
     reader.begin()
     assert (reader.untouched, reader.headers, reader.parts) == (True, {}, [])
     body = b""
