@@ -17,7 +17,8 @@ import uvicorn
 import uvloop
 
 from gateway.adapters.clock import new_request_id
-from gateway.adapters.edge import EdgeLimits, EdgeProtocol
+from gateway.adapters.edge import EdgeProtocol
+from gateway.adapters.edge_limits import EdgeLimits
 from gateway.adapters.engine import Engine
 from gateway.adapters.engine_client import EngineClient
 from gateway.adapters.engine_pool import EnginePool

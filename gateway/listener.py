@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
-from gateway.adapters.edge import LINGER_S
+from gateway.adapters.edge_limits import LINGER_S
 from gateway.adapters.handshakes import HandshakeLimits, Handshakes
 from gateway.adapters.listening import Unusable, bind, release
 from gateway.addresses import Unix

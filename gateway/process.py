@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from gateway.adapters.audit_log import AuditLog
-from gateway.adapters.edge import EdgeLimits, EdgeProtocol
+from gateway.adapters.edge import EdgeProtocol
+from gateway.adapters.edge_limits import EdgeLimits
 from gateway.adapters.listening import Unusable
 from gateway.adapters.metrics import Metrics
 from gateway.adapters.ops import ops_app

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 import uvloop
 
-from gateway.adapters.edge import EdgeLimits, EdgeProtocol
+from gateway.adapters.edge import EdgeProtocol
+from gateway.adapters.edge_limits import EdgeLimits
 from gateway.adapters.listening import Unusable, bind
 from gateway.addresses import Unix
 from gateway.listener import Door, Listener

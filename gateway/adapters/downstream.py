@@ -210,29 +210,29 @@ class Downstream:
         if self.more_body:
             self.keep_alive = False
         first = b"" if self.method == "HEAD" else body
-        self._start(status, [*lines, b"content-length: %d\r\n" % len(body)], first, whole=True)
+        self._start(status, lines, b"content-length: %d\r\n" % len(body), first, whole=True)
         self.finish()
 
     def start(self, status: int, lines: list[bytes], length: int | None, first: bytes = b"") -> None:
         """Write the head of an answer of ``length`` body bytes (``None``: unknown), with the first of them."""
         if length is not None:
-            self._start(status, [*lines, b"content-length: %d\r\n" % length], first, whole=len(first) == length)
+            self._start(status, lines, b"content-length: %d\r\n" % length, first, whole=len(first) == length)
         elif self.http_version == "1.1":
             self._chunked = True
             chunk = b"%x\r\n%b\r\n" % (len(first), first) if first else b""
-            self._start(status, [*lines, b"transfer-encoding: chunked\r\n"], chunk, whole=False)
+            self._start(status, lines, b"transfer-encoding: chunked\r\n", chunk, whole=False)
         else:
             self._until_close = True  # HTTP/1.0 knows no chunks
             self.keep_alive = False
-            self._start(status, lines, first, whole=False)
+            self._start(status, lines, b"", first, whole=False)
 
-    def _start(self, status: int, lines: list[bytes], first: bytes, *, whole: bool) -> None:
+    def _start(self, status: int, lines: Iterable[bytes], framing: bytes, first: bytes, *, whole: bool) -> None:
         self.answered = True
         self.expects_continue = False
         end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
         self.bytes_out += len(first)
         edge = self.edge
-        head = b"".join((STATUS_LINE[status], edge.lines(), *lines, *self.lines, end, first))
+        head = b"".join((STATUS_LINE[status], edge.lines(), *lines, framing, *self.lines, end, first))
         if whole:
             edge.outbox.write(self.transport, head)
         else:

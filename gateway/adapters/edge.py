@@ -8,7 +8,6 @@ pipelining, a close that does not lose the answer, and it notices at once when a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import httptools
@@ -17,11 +16,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.adapters.alarm import Alarm
 from gateway.adapters.downstream import Downstream
+from gateway.adapters.edge_limits import FIRST_S, HEAD_AT_MOST, LINGER_BYTES, PIPELINE_AT_MOST, REQUESTS_AT_MOST
 from gateway.adapters.outbox import Outbox
 from gateway.adapters.walk import Walk
 from gateway.identity.confirmation import certificate_thumbprint
 from gateway.reasons import Malformed, Reason
-from gateway.wire.field_lines import NO_FIELDS, FieldLines, plain_positions
+from gateway.wire.field_lines import NO_FIELDS, FieldLines, plain_names
 from gateway.wire.headers import MOST_FIELDS
 from gateway.wire.target import LONGEST_TARGET
 
@@ -31,42 +31,27 @@ if TYPE_CHECKING:
     from uvicorn.config import Config
     from uvicorn.server import ServerState
 
-HEAD_AT_MOST = 40 * 1024
-"""Bytes that may come without a whole head, a byte of a body or its end, chunk extensions and trailers among them:
-32 KiB of fields, the target, and some room."""
+    from gateway.adapters.edge_limits import EdgeLimits
+    from gateway.wire.field_lines import Positions
 
-PIPELINE_AT_MOST = 8
-"""Requests that may wait behind the one being answered; behind them the connection ends, as RFC 9112 §9.3.2 lets it."""
-
-REQUESTS_AT_MOST = 10_000
-"""Requests on one connection, so that no connection and nothing that hangs on it lives for ever."""
-
-LINGER_BYTES = 64 * 1024 * 1024
-"""Bytes of an unread body that are drained, so that a reset does not overtake the answer."""
-LINGER_S = 5.0
-"""Seconds that a connection has for its close."""
-FIRST_S = 1.0
-"""Seconds that a new connection has for its first request when nothing more is accepted: it may be on its way."""
-
-TLS_BUFFER = 64 * 1024
-"""Bytes of an answer that wait to be encrypted before its source is paused, as in the clear; asyncio has 512 KiB."""
-
-
-@dataclass(frozen=True, slots=True)
-class EdgeLimits:
-    """Bounds of a listener: seconds for a head and for a body, connections at one time, and seconds for a close."""
-
-    head_s: float = 15.0
-    body_s: float = 30.0
-    connections: int = 10_000
-    linger_s: float = LINGER_S
+_METHODS = {b"GET": "GET", b"POST": "POST"}  # of nearly all requests; to decode takes twice as long
 
 
 class EdgeProtocol(HttpToolsProtocol):
-    """HTTP/1.1 towards clients."""
+    """HTTP/1.1 towards clients.
 
-    certificate: str | None = None
-    """The thumbprint of the client's certificate, where the listener asks for one (RFC 8705 §3.1)."""
+    ``certificate``: the thumbprint of the client's, where the listener asks for one (RFC 8705 §3.1).
+    """
+
+    # Some of them are uvicorn's: an object with more than 30 fields keeps them in a dictionary that CPython reads more
+    # slowly than slots, and each request reads a hundred.
+    __slots__ = (
+        "_active", "_barren", "_closing", "_deadline", "_deaf", "_drainable", "_fields", "_head_begun", "_in_head",
+        "_lines", "_names", "_parsing", "_requests", "_serving", "_silence", "_unbegun", "_usual", "_values",
+        "_waiting", "certificate", "connections", "cycle", "flow", "limits", "loop", "outbox", "parser", "peer",
+        "server_state", "tasks", "timeout_keep_alive", "transport", "url",
+    )  # fmt: skip
+
     cycle: Downstream | None  # type: ignore[assignment]  # narrower than uvicorn's
 
     def __init__(
@@ -82,6 +67,7 @@ class EdgeProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self.limits = limits
         self.outbox = outbox or Outbox()
+        self._serving = self.app.__call__  # to call an object takes the interpreter twice as long as its method
         self._active: Downstream | None = None  # the request being answered; `cycle` is the one being read
         self._waiting: list[Downstream] = []
         self._unbegun: Downstream | None = None  # the active request, while the parser may still bring its body
@@ -93,8 +79,10 @@ class EdgeProtocol(HttpToolsProtocol):
         self._closing = False
         self._drainable = LINGER_BYTES
         self.peer: str | None = None
+        self.certificate: str | None = None
         self._names: list[bytes] = []
         self._values: list[bytes] = []
+        self._usual: tuple[tuple[bytes, ...], Positions | None] = ((), None)  # names of the last plain head
         self._fields, self._lines = list[tuple[bytes, bytes]](), b""
         self._deadline = Alarm(self._too_late, self.loop)  # of a head, or of a close
         self._silence = Alarm(self._too_silent, self.loop)  # nothing asked, or no answer taken
@@ -110,7 +98,7 @@ class EdgeProtocol(HttpToolsProtocol):
         self.peer = self.client[0] if self.client else None
         tls = transport.get_extra_info("ssl_object")
         if tls is not None:
-            transport.set_write_buffer_limits(TLS_BUFFER)
+            transport.set_write_buffer_limits(HIGH_WATER_LIMIT)  # as in the clear; asyncio has 512 KiB
             shown = tls.getpeercert(binary_form=True)
             self.certificate = certificate_thumbprint(shown) if shown else None
         self._deadline.within(self.limits.head_s)
@@ -149,24 +137,24 @@ class EdgeProtocol(HttpToolsProtocol):
             return
         if not self.flow.write_paused:
             self._silence.due = None
-        read, size = 0, len(data)
         reading = self._parsing = True
-        while reading and read < size:
-            piece = data[read : read + HEAD_AT_MOST - self._barren]
-            read += len(piece)
-            self._barren += len(piece)  # before the parser reads: its callbacks set it to 0
-            reading = self._feed(piece)
+        while reading and len(data) > (room := HEAD_AT_MOST - self._barren):
+            reading = self._feed(data[:room])
+            data = data[room:]
+        if reading:
+            reading, data = self._feed(data), b""
         self._parsing = False
         if not reading:
-            self._drain(size - read)
+            self._drain(len(data))
         elif self._deadline.due is None and (self._head_begun or (self._active is None and not self._waiting)):
             self._deadline.within(self.limits.head_s)
         if self._unbegun is not None:
             begun, self._unbegun = self._unbegun, None
-            Walk(self.app(begun), self.loop, self.tasks, begun.cut_off).step()
+            self._walk(begun).step()
 
     def _feed(self, piece: bytes) -> bool:
         """Let the parser read; tell whether it may read on."""
+        self._barren += len(piece)  # before the parser reads: its callbacks set it to 0
         try:
             self.parser.feed_data(piece)
         except httptools.HttpParserUpgrade:
@@ -210,11 +198,18 @@ class EdgeProtocol(HttpToolsProtocol):
         kept = parser.should_keep_alive()
         names, values = tuple(self._names), self._values
         self._names, self._values = [], []  # what follows is a trailer: never merged (RFC 9110 §6.5.1)
-        plain = plain_positions(names)
+        usual, plain = self._usual
+        if names == usual:
+            names = usual  # nearly every head of a connection has the same
+        else:
+            names, plain = found = plain_names(names)
+            if plain is not None:  # then they are few and short
+                self._usual = found
         # Without a field that says so, only HTTP/1.1 keeps a connection (RFC 9112 §9.3); to ask llhttp takes longer.
         version = "1.1" if kept and plain is not None else parser.get_http_version()
-        fields = tuple.__new__(FieldLines, (names, values, plain))  # half the price of a call with names
-        downstream = Downstream(self, parser.get_method().decode("ascii"), self.url, version, fields)
+        fields = FieldLines(names, values, plain)
+        named = _METHODS.get(method := parser.get_method()) or method.decode("ascii")
+        downstream = Downstream(self, named, self.url, version, fields)
         kept = kept and version == "1.1" and not parser.should_upgrade()
         downstream.keep_alive = kept and self._requests < REQUESTS_AT_MOST
         self._admit(downstream)
@@ -268,21 +263,25 @@ class EdgeProtocol(HttpToolsProtocol):
         if self._waiting and not self.flow.write_paused:
             self._serve(self._waiting.pop(0))
 
+    def _walk(self, downstream: Downstream) -> Walk:
+        """Make the walk of a request; where that leaves no whole answer, the connection ends."""
+        return Walk(self._serving(downstream), self.loop, self.tasks, downstream.cut_off)
+
     def _serve(self, downstream: Downstream) -> None:
-        """Serve a request; where that leaves no whole answer, the connection ends."""
+        """Serve a request; while the parser reads, behind it."""
         self._silence.due = None
         self._active = downstream
         if self._parsing:
             self._unbegun = downstream
         else:
-            Walk(self.app(downstream), self.loop, self.tasks, downstream.cut_off).step()
+            self._walk(downstream).step()
 
     def _leave_waiting(self) -> None:
         """Have those recorded that will not be answered: their heads were complete."""
         waiting, self._waiting = self._waiting, []
         for downstream in waiting:
             downstream.lost()
-            self.loop.call_soon(Walk(self.app(downstream), self.loop, self.tasks, downstream.cut_off).step)
+            self.loop.call_soon(self._walk(downstream).step)
 
     def _refuse(self, refusal: Malformed) -> None:
         """Answer what could not be read, in its turn, and read no further."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from gateway.adapters.edge import FIRST_S
+from gateway.adapters.edge_limits import FIRST_S
 from gateway.adapters.server_certificate import LINE
 
 if TYPE_CHECKING:

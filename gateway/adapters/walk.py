@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_ENDED = object()
+
 _by_hand = False  # whether what runs now was stepped by a walk
 
 
@@ -66,7 +68,7 @@ class Walk:
     Like a task it can be cancelled, in the next turn of the loop; an error that comes out of it is reported.
     """
 
-    __slots__ = ("_coroutine", "_ended", "_loop", "_task", "_walks")
+    __slots__ = ("_coroutine", "_ended", "_loop", "_steps", "_task", "_walks")
 
     def __init__(
         self,
@@ -76,6 +78,7 @@ class Walk:
         ended: Callable[[], None],
     ) -> None:
         self._coroutine: Coroutine[Any, Any, None] | None = coroutine
+        self._steps = coroutine.__await__()  # its end is told by `next` without an error, unlike by `send`
         self._loop = loop
         self._walks = walks
         self._ended = ended
@@ -90,14 +93,16 @@ class Walk:
             return
         outer, _by_hand = _by_hand, True
         try:
-            awaited = walk.send(None) if raised is None else walk.throw(raised)
+            awaited = next(self._steps, _ENDED) if raised is None else walk.throw(raised)
         except (StopIteration, asyncio.CancelledError):
             self._over()
         except Exception as error:  # noqa: BLE001  (whoever stepped it has no part in it)
             self._over()
             self._report(error)
         else:
-            if isinstance(awaited, Promise):
+            if awaited is _ENDED:
+                self._over()
+            elif isinstance(awaited, Promise):
                 awaited.go_on = self.step
             else:
                 self._task = self._loop.create_task(_rest(walk, awaited))

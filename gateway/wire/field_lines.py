@@ -54,22 +54,25 @@ class Positions(NamedTuple):
     content_length: int | None
 
 
-class FieldLines(NamedTuple):
+class FieldLines:
     """Names and values in their order.
 
     ``plain``: set where each name is a token that comes once, Host is there, and nothing that few requests have.
     """
 
-    names: tuple[bytes, ...]
-    values: list[bytes]
-    plain: Positions | None
+    __slots__ = ("names", "plain", "values")
+
+    def __init__(self, names: tuple[bytes, ...], values: list[bytes], plain: Positions | None) -> None:
+        self.names = names
+        self.values = values
+        self.plain = plain
 
     @classmethod
     def of(cls, lines: Iterable[tuple[bytes, bytes]]) -> FieldLines:
         """Take names with their values."""
         pairs = list(lines)
         names = tuple(name for name, _ in pairs)
-        return cls(names, [value for _, value in pairs], plain_positions(names))
+        return cls(names, [value for _, value in pairs], plain_names(names)[1])
 
     def pairs(self) -> list[tuple[bytes, bytes]]:
         """Give each field: its name in lower case; white space behind a value is no part of it (RFC 9112 §5.1)."""
@@ -89,8 +92,16 @@ NO_FIELDS = FieldLines((), [], None)
 
 
 @lru_cache(maxsize=128)  # of at most 40 KiB each, as the edge takes no longer head
+def plain_names(names: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], Positions | None]:
+    """Give names as they came the first time, with where they stand; clients send the same ones again and again.
+
+    Whoever keeps them for a while so keeps no copy of its own.
+    """
+    return names, plain_positions(names)
+
+
 def plain_positions(names: tuple[bytes, ...]) -> Positions | None:
-    """Find where the fields of a plain head stand, by the names alone; clients send the same ones again and again."""
+    """Find where the fields of a plain head stand, by the names alone."""
     if len(names) > MOST_PLAIN or sum(map(len, names)) > LONGEST_PLAIN:
         return None
     lowered = [name.lower() for name in names]

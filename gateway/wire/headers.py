@@ -105,7 +105,7 @@ class RequestHeaders(NamedTuple):
             return cls.parse(fields.pairs(), http_version=http_version, hosts=hosts)
         host_at, authorization_at, type_at, length_at = plain
         values = fields.values
-        authorization = known_as = None
+        authorization = known_as = octets = None
         size = 0
         if authorization_at is not None:
             authorization = values[authorization_at]
@@ -113,9 +113,11 @@ class RequestHeaders(NamedTuple):
                 digest = sha256(authorization).digest()
                 if digest in known:
                     known_as, size = digest, len(authorization)
-                    values = values.copy()
                     values[authorization_at] = b""  # each of its octets was looked at
-        octets = _BETWEEN.join(values)
+                    octets = _BETWEEN.join(values)
+                    values[authorization_at] = authorization
+        if octets is None:
+            octets = _BETWEEN.join(values)
         digits = None if length_at is None else values[length_at]
         if (
             len(octets) + size > _LONGEST_PLAIN

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.adapters.edge import EdgeLimits
+from gateway.adapters.edge_limits import EdgeLimits
 from gateway.reasons import Malformed, Reason
 from tests.adapters.wiring import Cut, get, post, serving
 

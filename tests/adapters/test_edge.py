@@ -12,15 +12,10 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from gateway.adapters.edge import (
-    HEAD_AT_MOST,
-    LINGER_BYTES,
-    PIPELINE_AT_MOST,
-    REQUESTS_AT_MOST,
-    EdgeLimits,
-    EdgeProtocol,
-)
+from gateway.adapters.edge import EdgeProtocol
+from gateway.adapters.edge_limits import HEAD_AT_MOST, LINGER_BYTES, PIPELINE_AT_MOST, REQUESTS_AT_MOST, EdgeLimits
 from gateway.reasons import ANSWERS, Malformed
+from gateway.wire.field_lines import Positions
 from tests.adapters.wiring import Client, Cut, get, post, serving
 
 if TYPE_CHECKING:
@@ -159,6 +154,30 @@ async def test_chunks_arrive_as_one_body_without_extensions_and_trailers(pause_s
         client.send(get("/next"))
         assert (await client.answer()).body == b"GET /next"
     assert [[name for name, _ in headers] for headers in seen] == [[b"host", b"transfer-encoding"], [b"host"]]
+
+
+async def test_each_head_on_a_connection_is_known_by_its_own_names() -> None:
+    seen: list[tuple[list[tuple[bytes, bytes]], Positions | None]] = []
+
+    async def keep(request: Downstream) -> None:
+        seen.append((request.headers.pairs(), request.headers.plain))
+        await echo(request)
+
+    usual, turned = b"GET / HTTP/1.1\r\nhost: a\r\nx: b\r\n\r\n", b"GET / HTTP/1.1\r\nx: b\r\nhost: a\r\n\r\n"
+    longer = b"GET / HTTP/1.1\r\nhost: a\r\nx: b\r\norigin: c\r\n\r\n"
+    async with serving(keep) as served, served.client() as client:
+        for head in (usual, usual.replace(b": b", b": d"), turned, longer, usual):
+            client.send(head)
+            await client.answer()
+    host, x = (b"host", b"a"), (b"x", b"b")
+    first, last = Positions(0, None, None, None), Positions(1, None, None, None)
+    assert seen == [
+        ([host, x], first),
+        ([host, (b"x", b"d")], first),
+        ([x, host], last),
+        ([host, x, (b"origin", b"c")], None),
+        ([host, x], first),
+    ]
 
 
 async def test_a_body_larger_than_what_is_buffered_arrives_whole() -> None:

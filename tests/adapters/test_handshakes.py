@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from gateway.adapters.downstream import Downstream
-from gateway.adapters.edge import EdgeLimits
+from gateway.adapters.edge_limits import EdgeLimits
 from gateway.adapters.handshakes import HandshakeLimits, Handshakes
 from gateway.adapters.server_certificate import ServerCertificate, TlsFiles
 from gateway.reasons import Malformed

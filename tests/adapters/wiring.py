@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 
-from gateway.adapters.edge import EdgeLimits, EdgeProtocol
+from gateway.adapters.edge import EdgeProtocol
+from gateway.adapters.edge_limits import EdgeLimits
 from gateway.adapters.handshakes import HandshakeLimits, Handshakes
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import h11
 import httptools
 
-from gateway.adapters.edge import PIPELINE_AT_MOST
+from gateway.adapters.edge_limits import PIPELINE_AT_MOST
 from gateway.reasons import Reason
 from tests.fuzz.memory import Door
 from tests.fuzz.readers import pieces

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 import uvicorn
 from uvicorn.server import ServerState
 
-from gateway.adapters.edge import EdgeLimits, EdgeProtocol
+from gateway.adapters.edge import EdgeProtocol
+from gateway.adapters.edge_limits import EdgeLimits
 from gateway.enforcement import ENDS_CONNECTION
 from gateway.reasons import ANSWERS, Malformed, Reason
 from gateway.wire.headers import RequestHeaders

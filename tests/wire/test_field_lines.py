@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.wire.field_lines import LONGEST_PLAIN, MOST_PLAIN, NO_FIELDS, FieldLines, Positions, plain_positions
+from gateway.wire.field_lines import (
+    LONGEST_PLAIN,
+    MOST_PLAIN,
+    NO_FIELDS,
+    FieldLines,
+    Positions,
+    plain_names,
+    plain_positions,
+)
 
 HOST = b"Host"
 
@@ -20,6 +28,13 @@ def test_a_plain_head_is_known_by_its_names_however_they_are_spelled() -> None:
     names = (b"accept", b"HOST", b"Authorization", b"content-Length", b"x-stainless-os")
     assert plain_positions(names) == Positions(1, 2, None, 3)
     assert plain_positions((b"host", b"Content-Type")) == Positions(0, None, 1, None)
+
+
+def test_names_that_come_again_are_those_that_came_first() -> None:
+    first, plain = plain_names((b"X-First", HOST))
+    again = plain_names((bytes(bytearray(b"X-First")), HOST))
+    assert plain == plain_positions(first) == Positions(1, None, None, None)
+    assert again[0] is first
 
 
 @pytest.mark.parametrize(
