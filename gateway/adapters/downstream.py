@@ -278,6 +278,11 @@ class Downstream:
             self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self.transport.abort()
 
+    def over(self) -> None:
+        """Learn that nobody serves this request any more; where that left no whole answer, the connection ends."""
+        self.cut_off()
+        self.edge.over()
+
     def lost(self) -> None:
         """Learn from the connection that it is gone."""
         if not self.complete:

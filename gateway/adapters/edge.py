@@ -48,8 +48,8 @@ class EdgeProtocol(HttpToolsProtocol):
     __slots__ = (
         "_active", "_barren", "_closing", "_deadline", "_deaf", "_drainable", "_fields", "_head_begun", "_in_head",
         "_lines", "_names", "_parsing", "_requests", "_serving", "_silence", "_unbegun", "_usual", "_values",
-        "_waiting", "certificate", "connections", "cycle", "flow", "limits", "loop", "outbox", "parser", "peer",
-        "server_state", "tasks", "timeout_keep_alive", "transport", "url",
+        "_waiting", "_walking", "certificate", "connections", "cycle", "flow", "limits", "loop", "outbox", "parser",
+        "peer", "server_state", "tasks", "timeout_keep_alive", "transport", "url",
     )  # fmt: skip
 
     cycle: Downstream | None  # type: ignore[assignment]  # narrower than uvicorn's
@@ -72,6 +72,7 @@ class EdgeProtocol(HttpToolsProtocol):
         self._waiting: list[Downstream] = []
         self._unbegun: Downstream | None = None  # the active request, while the parser may still bring its body
         self._parsing = False
+        self._walking = False  # whether a request is served, or was answered and still holds its place
         self._requests = 0
         self._in_head, self._head_begun = True, False
         self._barren = 0  # bytes since the parser last gave something
@@ -249,7 +250,7 @@ class EdgeProtocol(HttpToolsProtocol):
         self.cycle = downstream
         if self._deaf and downstream.refusal is None:
             return  # behind a request that ends the connection
-        if self._active is None and not self._waiting and not self.flow.write_paused:
+        if self._active is None and not self._walking and not self._waiting and not self.flow.write_paused:
             self._serve(downstream)
             return
         self._waiting.append(downstream)
@@ -260,17 +261,18 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def _go_on(self) -> None:
         """Begin with the next request, but not while the client leaves earlier answers unread."""
-        if self._waiting and not self.flow.write_paused:
+        free = self._active is None and not self._walking
+        if self._waiting and free and not self.flow.write_paused and not self.transport.is_closing():
             self._serve(self._waiting.pop(0))
 
     def _walk(self, downstream: Downstream) -> Walk:
-        """Make the walk of a request; where that leaves no whole answer, the connection ends."""
-        return Walk(self._serving(downstream), self.loop, self.tasks, downstream.cut_off)
+        """Make the walk of a request."""
+        return Walk(self._serving(downstream), self.loop, self.tasks, downstream.over)
 
     def _serve(self, downstream: Downstream) -> None:
         """Serve a request; while the parser reads, behind it."""
         self._silence.due = None
-        self._active = downstream
+        self._active, self._walking = downstream, True
         if self._parsing:
             self._unbegun = downstream
         else:
@@ -341,13 +343,12 @@ class EdgeProtocol(HttpToolsProtocol):
         if self.flow.read_paused:
             self.flow.resume_reading()
         self._silence.within(self.timeout_keep_alive)
-        if self._waiting:
-            # In the next turn: behind the task of the answered request, which frees what the next one may need.
-            self.loop.call_soon(self._next)
 
-    def _next(self) -> None:
-        if self._active is None and not self.transport.is_closing():
-            self._go_on()
+    def over(self) -> None:
+        """Go on with what waits: a request that was answered has freed what the next one may need."""
+        self._walking = False
+        if self._waiting:
+            self.loop.call_soon(self._go_on)
 
     def _too_silent(self) -> None:
         """Close a connection on which nothing was asked, or no answer taken."""

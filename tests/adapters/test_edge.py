@@ -414,6 +414,27 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
         assert (await client.answer()).body == b"GET /last"
 
 
+@pytest.mark.parametrize("together", [True, False], ids=["together", "one-by-one"])
+async def test_the_next_request_is_served_when_nothing_is_left_to_do_for_the_one_before(together: bool) -> None:  # noqa: FBT001  (a row of the table)
+    seen: list[str] = []
+
+    async def tidy(request: Downstream) -> None:
+        seen.append("begins")
+        request.answer(200, [], request.target)
+        await asyncio.sleep(0.05)
+        seen.append("ends")
+
+    async with serving(tidy) as server, server.client() as client:
+        client.send(get("/1") + get("/2") if together else get("/1"))
+        assert (await client.answer()).body == b"/1"
+        if not together:
+            client.send(get("/2"))
+        assert (await client.answer()).body == b"/2"
+        assert seen == ["begins", "ends", "begins"]
+        client.send(get("/3"))
+        assert (await client.answer()).body == b"/3"
+
+
 async def test_one_more_than_may_wait_closes_the_connection_behind_those_that_wait() -> None:
     app = Slow()
     async with serving(app) as server, server.client() as client:
