@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 
-TOGETHER = 8
+TOGETHER = 32
 """Writes that go out before the turn ends: more of them would leave an engine without work."""
 
 
