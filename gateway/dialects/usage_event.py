@@ -34,7 +34,8 @@ _BLANK = re.compile(rb"\n\r?\n|\r\r")
 def take_usage(events: bytes) -> tuple[Usage | None, bytes]:
     """Give the last count in these events, and them without those that have a count and no choice."""
     begin, end = _event_at(events, events.rfind(USAGE))
-    value = _object(events[begin:end])  # read once for both, as nearly always
+    event = events[begin:end]
+    value = _object(event[5:]) if event.startswith(b"data:") else _NOTHING  # read once for both, as nearly always
     count = value.get("usage")
     if not isinstance(count, dict):
         return usage(events), without_usage(events)
@@ -64,17 +65,16 @@ def _event_at(events: bytes, at: int) -> tuple[int, int]:
 
 def _is_usage(event: bytes) -> bool:
     """Tell whether an event has nothing but the count."""
-    value = _object(event) if _NO_CHOICE.search(event) else _NOTHING
+    if not _NO_CHOICE.search(event):
+        return False
+    value = _object(b"\n".join(line[5:] for line in event.splitlines() if line.startswith(b"data:")))
     return value.get("choices") == [] and value.get("usage") is not None
 
 
-def _object(event: bytes) -> dict[str, Any]:
-    """Read the object of an event; an empty one where there is none, or where this is no one event."""
+def _object(data: bytes) -> dict[str, Any]:
+    """Read an object; an empty one where there is none."""
     try:
-        value = orjson.loads(event.removeprefix(b"data:"))
+        value = orjson.loads(data)
     except orjson.JSONDecodeError:
-        try:
-            value = orjson.loads(b"\n".join(line[5:] for line in event.splitlines() if line.startswith(b"data:")))
-        except orjson.JSONDecodeError:
-            return _NOTHING
+        return _NOTHING
     return value if isinstance(value, dict) else _NOTHING

@@ -761,7 +761,7 @@ async def test_a_client_that_leaves_while_the_engine_is_being_reached_costs_it_n
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_slow_client_holds_the_engine_back_and_gets_everything(stream: bool) -> None:  # noqa: FBT001
     piece = event("x" * 1000) * 64
-    times = 150
+    times = 300  # more than all the buffers of a kernel hold
     sent = 0
 
     async def play(line: Line) -> None:
