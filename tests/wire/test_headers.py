@@ -101,6 +101,26 @@ def test_a_listener_that_serves_any_host_reads_a_plain_head_at_once_as_well() ->
     assert (headers.host, headers.known_as) == ("any.example", sha256(TOKEN).digest())
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [],
+        [(b"accept", b"*/*")],
+        [(b"authorization", b"Bearer short")],
+        [
+            (b"authorization", b"Bearer " + b"x" * 200),
+            (b"content-type", b"application/json"),
+            (b"content-length", b"7"),
+        ],
+    ],
+    ids=["host", "accept", "key", "token"],
+)
+def test_a_plain_head_with_or_without_each_of_its_fields_is_read_as_any_other(
+    fields: list[tuple[bytes, bytes]],
+) -> None:
+    assert _read(HOST, *fields, known=SEEN) == _parsed(HOST, *fields)
+
+
 def test_what_stands_beside_a_known_field_is_looked_at() -> None:
     known = (b"authorization", TOKEN)
     assert _read(HOST, known, (b"accept", b"\x00"), known=SEEN) == _parsed(HOST, known, (b"accept", b"\x00"))
