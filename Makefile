@@ -90,8 +90,7 @@ test-vllm: $(STAMP)  ## the gateway in front of a real vLLM on the CPU, which th
 	$(PY) -m pytest tests/vllm
 
 # What differs between Pythons is asyncio, ssl, sockets and processes.
-SOCKETS := $(patsubst %,tests/adapters/test_%.py,walk edge downstream outbox relay handshakes server_certificate engine_client \
-	engine_pool engine_queue)
+SOCKETS := $(patsubst %,tests/adapters/test_%.py,walk edge downstream outbox engine_client engine_pool engine_queue)
 STREAMS := tests/test_app.py tests/test_process.py $(patsubst %,tests/e2e/test_%.py,apis queue tls)
 
 test-pythons: $(STAMP)  ## the data path on every other Python of 3.11 to 3.14 that PATH or pyenv has (a minute each); NEWEST=1: one
