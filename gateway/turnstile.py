@@ -121,8 +121,7 @@ class Passage:
             refused = self._ledger.reserve(lease, most, share)
             if refused is not None:
                 return self._reserved(request, refused, model)
-        self._request = request
-        request.lines.append(self._fields.of_lease(lease))
+        self._go_on(request)
         return None
 
     async def _reserved(
@@ -134,9 +133,13 @@ class Passage:
             return _refusal(answer, model.limit, None, f" of the model `{model.alias}` for all its callers")
         if answer is not None:
             return _refusal(answer, self._lease.limit, self._fields)
+        self._go_on(request)
+        return None
+
+    def _go_on(self, request: UpstreamRequest) -> None:
+        """Let the call go to its engine: from here on it may cost something, and its answer says what is left."""
         self._request = request
         request.lines.append(self._fields.of_lease(self._lease))
-        return None
 
     def leave(self) -> Awaitable[None] | None:
         """Free the place at once and pay; what is to be awaited, where the ledger is elsewhere."""

@@ -63,10 +63,8 @@ class Authenticator:
 
     def recognize(self, field: bytes, now: float) -> Principal | None:
         """Give the principal of a token verified before, by the SHA-256 of its field; never on a plane with an edge."""
-        if self._keys_seen != self._key_sets.generation or self._list_seen != self._revoked.generation:
-            self._forget_if_things_changed()
-        proof = None if self._edge is not None else self._tokens.proofs.get(field)
-        return None if proof is None or now >= proof[0] else proof[1]
+        self._forget_if_things_changed()
+        return None if self._edge is not None else self._tokens.of_field(field, now)
 
     def known(self, credential: Credential, now: float) -> Principal | None:
         """Give the principal of a key of the policy or of a token verified before; ``None`` says: ``identify`` it."""
