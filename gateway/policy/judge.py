@@ -96,7 +96,9 @@ def _most_tokens(body: dict[str, Any], names: tuple[str, ...], model: Model) -> 
 def prompts(fields: dict[str, Any]) -> int:
     """Count the prompts of a body, which one request of completions can bring along as a list."""
     several = fields.get("prompt")
-    return len(several) if type(several) is list else 1
+    if type(several) is not list or all(type(item) is int for item in several):  # token ids are one prompt
+        return 1
+    return len(several)
 
 
 def _look(draft: Draft, rules: Rules) -> None:

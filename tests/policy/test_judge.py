@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateway.dialects.call import Call
 from gateway.dialects.registry import FACTS
 from gateway.policy.decision import Deny, Grant, Permit
-from gateway.policy.judge import judge
+from gateway.policy.judge import judge, prompts
 from gateway.policy.model import Cap, Endpoint, Model, Narrowing, ParameterRules, Plane, ThinkingRule
 from gateway.reasons import ANSWERS, Malformed, Reason
 from tests.policy.planes import EMBEDDINGS, INTERNAL, MODELS, PARTNER, ask, client, plane, principal
@@ -781,3 +781,11 @@ def test_any_of_these_is_refused_or_once_written_needs_no_further_change_either(
         assert isinstance(again, Permit)
         assert rewritten == written
         assert written.get("store") is (False if endpoint == "responses" else None)
+
+
+@pytest.mark.parametrize(
+    "prompt,number",
+    [(None, 1), ("a", 1), (["a"], 1), (["a", "b"], 2), ([1, 2, 3], 1), ([[1, 2], [3], [4]], 3), ([1, "a"], 2)],
+)
+def test_a_list_of_token_ids_is_one_prompt_and_any_other_list_as_many_as_it_has(prompt: object, number: int) -> None:
+    assert prompts({"prompt": prompt}) == number
