@@ -18,7 +18,7 @@ from urllib.parse import quote_plus
 
 import structlog
 
-from gateway.adapters.issuer_http import is_safe
+from gateway.adapters.issuer_http import is_safe, within
 from gateway.identity import introspection
 from gateway.reasons import Malformed, Reason, Unavailable
 
@@ -42,7 +42,8 @@ class IntrospectionSource:
     """How to ask the issuer of one caller; times are in seconds.
 
     Without ``url`` the issuer's metadata name the address. ``cache_s``: for how long an answer counts, at most a minute
-    (RFC 7662 §4: no longer than a revocation may go unseen); 0 asks each time. Raises ``ValueError``.
+    (RFC 7662 §4: no longer than a revocation may go unseen); 0 asks each time. ``timeout_s``: the deadline of one
+    question, the issuer's metadata included. Raises ``ValueError``.
     """
 
     client_id: str
@@ -67,10 +68,10 @@ class IntrospectionSource:
 class Asking(Protocol):
     """The way to the issuers (``adapters.issuer_http.IssuerHttp``)."""
 
-    async def post(self, url: str, form: Mapping[str, str], authorization: str, timeout_s: float) -> bytes:
+    async def post(self, url: str, form: Mapping[str, str], authorization: str) -> bytes:
         """Ask. Raises ``Unavailable(KEYS_UNAVAILABLE)``."""
 
-    async def endpoint(self, issuer: str, member: str, timeout_s: float) -> str:
+    async def endpoint(self, issuer: str, member: str) -> str:
         """Find an address in the issuer's metadata. Raises ``Unavailable(KEYS_UNAVAILABLE)``."""
 
 
@@ -170,12 +171,13 @@ class Introspector:
 
     async def _answer(self, issuer: IntrospectionIssuer, source: IntrospectionSource, token: str) -> bytes:
         """Ask the issuer: the token is one parameter of a form, whatever characters it has."""
-        url = source.url or self._addresses.get(issuer.caller)
-        if url is None:
-            url = await self._asking.endpoint(issuer.issuer, "introspection_endpoint", source.timeout_s)
-            self._addresses[issuer.caller] = url
         form = {"token": token, "token_type_hint": "access_token"}
-        return await self._asking.post(url, form, source.authorization, source.timeout_s)
+        async with within(source.timeout_s):
+            url = source.url or self._addresses.get(issuer.caller)
+            if url is None:
+                url = await self._asking.endpoint(issuer.issuer, "introspection_endpoint")
+                self._addresses[issuer.caller] = url
+            return await self._asking.post(url, form, source.authorization)
 
 
 def _keep(memory: OrderedDict[_Place, tuple[float, _T]], place: _Place, until: float, what: _T) -> None:

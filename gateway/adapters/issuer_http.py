@@ -2,13 +2,14 @@
 
 Enters: addresses from the settings or from an issuer's own metadata. Leaves: octets, or
 ``Unavailable(KEYS_UNAVAILABLE)``. Every bound is here: https or loopback, no redirect, no proxy or netrc of the
-environment, one deadline over all, a cap on octets as they arrive, no content coding. What the octets mean is for
-others.
+environment, a cap on octets as they arrive, no content coding; ``within`` is the one deadline over all that is asked in
+its block. What the octets mean is for others.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -20,32 +21,45 @@ from gateway.reasons import Malformed, Reason, Unavailable
 from gateway.wire import strict_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": f"vllm-gateway/{__version__}"}
 
 
+@asynccontextmanager
+async def within(seconds: float) -> AsyncIterator[None]:
+    """End what is asked in this block, however many documents it takes: a caller waits for it.
+
+    Raises ``Unavailable(KEYS_UNAVAILABLE)`` after these seconds.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise _unavailable(f"the issuer did not answer within {seconds:g} s") from None
+
+
 class IssuerHttp:
-    """One client for any number of issuers. ``close`` it at the end."""
+    """One client for any number of issuers; it asks ``within`` a deadline. ``close`` it at the end."""
 
     def __init__(self) -> None:
         # trust_env off: a proxy or netrc of the environment must not redirect the keys, or add credentials to them.
         self._client = httpx2.AsyncClient(trust_env=False, follow_redirects=False, headers=_HEADERS, timeout=None)
 
-    async def get(self, url: str, timeout_s: float) -> bytes:
+    async def get(self, url: str) -> bytes:
         """Read one document. Raises ``Unavailable(KEYS_UNAVAILABLE)``."""
-        return await self._read("GET", url, timeout_s)
+        return await self._read("GET", url)
 
-    async def post(self, url: str, form: Mapping[str, str], authorization: str, timeout_s: float) -> bytes:
+    async def post(self, url: str, form: Mapping[str, str], authorization: str) -> bytes:
         """Ask with a form, as RFC 7662 §2.1 wants it. Raises ``Unavailable(KEYS_UNAVAILABLE)``."""
-        return await self._read("POST", url, timeout_s, data=form, headers={"authorization": authorization})
+        return await self._read("POST", url, data=form, headers={"authorization": authorization})
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
 
-    async def endpoint(self, issuer: str, member: str, timeout_s: float, *, mutual: bool = False) -> str:
+    async def endpoint(self, issuer: str, member: str, *, mutual: bool = False) -> str:
         """Find an address in the issuer's own metadata: OpenID Connect Discovery §4, else RFC 8414 §3.
 
         ``mutual``: take the address for those who show a certificate, where there is one (RFC 8705 §5).
@@ -55,7 +69,7 @@ class IssuerHttp:
         refusal = _unavailable("the issuer has no metadata")
         for url in metadata_urls(issuer):
             try:
-                metadata = strict_json.loads(await self.get(url, timeout_s))
+                metadata = strict_json.loads(await self.get(url))
                 return _address(metadata, member, issuer, mutual=mutual)
             except Malformed:
                 refusal = _unavailable("the issuer's metadata are not one strict JSON object")
@@ -63,19 +77,17 @@ class IssuerHttp:
                 refusal = error
         raise refusal
 
-    async def _read(self, method: str, url: str, timeout_s: float, **sent: Any) -> bytes:  # noqa: ANN401  (httpx2's own arguments)
-        """Read at most 256 KiB within one deadline: timeouts of single reads would let an answer drip."""
+    async def _read(self, method: str, url: str, **sent: Any) -> bytes:  # noqa: ANN401  (httpx2's own arguments)
+        """Read at most 256 KiB, without a timeout of its own: one for each read would let an answer drip."""
         body = bytearray()
         try:
-            async with asyncio.timeout(timeout_s), self._client.stream(method, url, **sent) as response:
+            async with self._client.stream(method, url, **sent) as response:
                 if response.status_code != httpx2.codes.OK:
                     raise _unavailable(f"the issuer answered with status {response.status_code}")
                 async for piece in response.aiter_raw():
                     body += piece
                     if len(body) > MOST_BYTES:
                         raise _unavailable(f"the issuer's document is larger than {MOST_BYTES} bytes")
-        except TimeoutError:
-            raise _unavailable(f"the issuer did not answer within {timeout_s:g} s") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise _unavailable(f"the issuer cannot be reached ({type(error).__name__})") from error
         return bytes(body)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gateway.adapters.inquirer import Inquirer, origin
-from gateway.adapters.issuer_http import IssuerHttp, metadata_urls
+from gateway.adapters.issuer_http import IssuerHttp, metadata_urls, within
 from gateway.adapters.jwks import JwksFetcher
 from gateway.identity.key_set import KeySet
 from gateway.inquiry import Failure, Reply
@@ -47,8 +47,9 @@ class IssuerProbe:
             raise Unavailable(Reason.KEYS_UNAVAILABLE, "the settings have no credential for asking")
         http = IssuerHttp()
         try:
-            url = source.url or await http.endpoint(self._issuer, "introspection_endpoint", source.timeout_s)
-            return await http.post(url, {"token": NO_TOKEN}, source.authorization, source.timeout_s)
+            async with within(source.timeout_s):
+                url = source.url or await http.endpoint(self._issuer, "introspection_endpoint")
+                return await http.post(url, {"token": NO_TOKEN}, source.authorization)
         finally:
             await http.close()
 

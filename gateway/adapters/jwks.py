@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.adapters.issuer_http import IssuerHttp, is_safe
+from gateway.adapters.issuer_http import IssuerHttp, is_safe, within
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,8 @@ class IssuerSource:
 
     Without ``jwks_url`` the issuer's metadata name the address. ``max_age_s``: when a set is fetched anew.
     ``max_stale_s``: how long the last good one serves when that fails. ``cool_down_s``: the least time between two
-    fetches that tokens with an unknown kid cause. ``timeout_s``: the deadline of one document. Raises ``ValueError``
-    for an address that is not safe.
+    fetches that tokens with an unknown kid cause. ``timeout_s``: the deadline of one fetch, the issuer's metadata
+    included. Raises ``ValueError`` for an address that is not safe.
     """
 
     jwks_url: str | None = None
@@ -41,8 +41,8 @@ class JwksFetcher:
 
     async def fetch(self, issuer: str, source: IssuerSource) -> bytes:
         """Give the issuer's JWKS document. Raises ``Unavailable(KEYS_UNAVAILABLE)``."""
-        url = source.jwks_url or await self._http.endpoint(issuer, "jwks_uri", source.timeout_s)
-        return await self._http.get(url, source.timeout_s)
+        async with within(source.timeout_s):
+            return await self._http.get(source.jwks_url or await self._http.endpoint(issuer, "jwks_uri"))
 
     async def close(self) -> None:
         """Close the connections."""

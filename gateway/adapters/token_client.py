@@ -18,7 +18,7 @@ import httpx2
 from authlib.oauth2.base import OAuth2Error
 from authlib.oauth2.client import OAuth2Client
 
-from gateway.adapters.issuer_http import IssuerHttp, is_safe
+from gateway.adapters.issuer_http import IssuerHttp, is_safe, within
 from gateway.reasons import Unavailable
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ async def _endpoint(issuer: str, *, mutual: bool) -> str:
     """Find the token endpoint in the issuer's metadata."""
     http = IssuerHttp()
     try:
-        return await http.endpoint(issuer, "token_endpoint", TIMEOUT_S, mutual=mutual)
+        async with within(TIMEOUT_S):
+            return await http.endpoint(issuer, "token_endpoint", mutual=mutual)
     except Unavailable as failure:
         raise NoToken(f"The token endpoint was not found: {failure.detail}.") from None
     finally:

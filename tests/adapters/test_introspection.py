@@ -42,7 +42,7 @@ class Script:
         self.open = asyncio.Event()
         self.open.set()
 
-    async def post(self, url: str, form: Mapping[str, str], authorization: str, timeout_s: float) -> bytes:
+    async def post(self, url: str, form: Mapping[str, str], authorization: str) -> bytes:
         self.forms.append(form)
         self.addresses.append(url)
         await self.open.wait()
@@ -50,7 +50,7 @@ class Script:
             raise self.answer
         return self.answer
 
-    async def endpoint(self, issuer: str, member: str, timeout_s: float) -> str:
+    async def endpoint(self, issuer: str, member: str) -> str:
         self.looked_up += 1
         return f"{issuer}/{member}"
 

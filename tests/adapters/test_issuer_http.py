@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.adapters.issuer_http import IssuerHttp, is_safe, metadata_urls
+from gateway.adapters.issuer_http import IssuerHttp, is_safe, metadata_urls, within
 from gateway.reasons import Reason, Unavailable
 from tests.simulators.issuer import Issuer
 
@@ -38,21 +38,32 @@ def test_metadata_are_appended_for_openid_and_inserted_before_the_path_for_oauth
 
 
 async def test_any_address_of_the_metadata_can_be_asked_for(issuer: Issuer, http: IssuerHttp) -> None:
-    assert await http.endpoint(issuer.url, "introspection_endpoint", 30) == issuer.introspection_url
-    assert await http.endpoint(issuer.url, "jwks_uri", 30) == issuer.jwks_url
+    assert await http.endpoint(issuer.url, "introspection_endpoint") == issuer.introspection_url
+    assert await http.endpoint(issuer.url, "jwks_uri") == issuer.jwks_url
     with pytest.raises(Unavailable, match="no such_endpoint with https"):
-        await http.endpoint(issuer.url, "such_endpoint", 30)
+        await http.endpoint(issuer.url, "such_endpoint")
 
 
 async def test_a_question_is_a_form_with_a_credential_and_is_not_sent_on(issuer: Issuer, http: IssuerHttp) -> None:
     issuer.opaque["a b"] = {"active": False}
-    assert await http.post(issuer.introspection_url, {"token": "a b"}, "Basic eA==", 30) == b'{"active": false}'
+    assert await http.post(issuer.introspection_url, {"token": "a b"}, "Basic eA==") == b'{"active": false}'
     assert issuer.asked == [("token=a+b", "Basic eA==")]
     issuer.fault, issuer.redirect_to = "redirect", f"{issuer.origin}/canary"
     with pytest.raises(Unavailable, match="status 302") as caught:
-        await http.post(issuer.introspection_url, {"token": "a"}, "Basic eA==", 30)
+        await http.post(issuer.introspection_url, {"token": "a"}, "Basic eA==")
     assert caught.value.reason is Reason.KEYS_UNAVAILABLE
     assert issuer.fetches["/canary"] == 0
+
+
+async def test_one_deadline_is_over_all_documents_that_are_asked_for(issuer: Issuer, http: IssuerHttp) -> None:
+    """A silent issuer once took as many deadlines as it has places for its metadata."""
+    issuer.fault = "silent"
+    with pytest.raises(Unavailable, match=r"did not answer within 0\.3 s") as caught:
+        async with within(0.3):
+            await http.endpoint(issuer.url, "jwks_uri")
+    assert caught.value.reason is Reason.KEYS_UNAVAILABLE
+    assert dict(issuer.fetches) == {"/realms/partners/.well-known/openid-configuration": 1}
+    issuer.fault = None
 
 
 @pytest.mark.parametrize("url", ["http:///x", "https://h:0/", "https://[x", "https://h/#f", "ftp://127.0.0.1/"])
