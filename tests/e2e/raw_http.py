@@ -78,7 +78,7 @@ class Answer:
 class Connection:
     """One TCP connection to ``address``, over TLS where it is given what to do that with."""
 
-    def __init__(self, address: tuple[str, int], *, timeout: float = 10.0, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, address: tuple[str, int], *, timeout: float = 30.0, tls: ssl.SSLContext | None = None) -> None:
         self.socket = socket.create_connection(address, timeout=timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls is not None:
@@ -221,7 +221,7 @@ def request(
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")
 
 
-def ask(address: tuple[str, int], data: bytes, *, trickle: bool = False, timeout: float = 10.0) -> Answer:
+def ask(address: tuple[str, int], data: bytes, *, trickle: bool = False, timeout: float = 30.0) -> Answer:
     """Send one request on a fresh connection and read its answer."""
     with Connection(address, timeout=timeout) as connection:
         connection.send(data, trickle=trickle)
