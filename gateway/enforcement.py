@@ -129,6 +129,7 @@ class Enforcement(Generic[InboundT]):
         )
         if isinstance(grant, Deny):
             if grant.client is not None:
+                record.client = grant.client.name
                 await self._turnstile.count(grant.client, visitor.principal)
             return Refusal.of(grant)
         record.client = grant.client.name

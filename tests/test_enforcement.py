@@ -462,6 +462,13 @@ async def test_of_two_faults_the_one_that_is_checked_earlier_is_told(first: int,
 
 
 @pytest.mark.parametrize("fault", range(len(FAULTS)), ids=[str(reason) for reason, _ in FAULTS])
+async def test_the_record_names_the_client_from_the_moment_that_it_is_known(fault: int) -> None:
+    house, _ = await faulty(fault)
+    known = [reason for reason, _ in FAULTS].index(Reason.CLIENT_SUSPENDED)
+    assert house.record.client == ("acme" if fault >= known else None)
+
+
+@pytest.mark.parametrize("fault", range(len(FAULTS)), ids=[str(reason) for reason, _ in FAULTS])
 async def test_each_reason_has_its_answer(fault: int) -> None:
     house, door = await faulty(fault)
     reason = FAULTS[fault][0]
