@@ -137,6 +137,8 @@ class Gateway:
     async def readiness(self, *, draining: bool) -> Readiness:
         """Report whether this process can do its work."""
         report = readiness(self.planes, self.engines, self.key_sets, draining=draining)
+        if not self._journal.ready:  # each request gets 503: another gateway may have room
+            report = replace(report, ready=False, problems=(*report.problems, "records cannot be written"))
         if self._shared is None or await self._shared.answers():
             return report
         return replace(report, ready=False, problems=(*report.problems, "the ledger does not answer"))

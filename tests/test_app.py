@@ -331,6 +331,17 @@ async def test_with_a_shared_ledger_its_server_is_asked_and_its_absence_is_told(
     assert [b"AUTH", b"a-password"] in server.signed_in
 
 
+async def test_while_records_cannot_be_written_it_is_not_ready(tmp_path: Path) -> None:
+    log = AuditLog.open("/dev/full")
+    gateway = Gateway(settings_of(tmp_path), [PUBLIC_PLANE], log, Metrics())
+    assert not (await gateway.readiness(draining=False)).problems
+    log.write(b"{}")
+    log.flush()
+    report = await gateway.readiness(draining=True)
+    log.close(0)
+    assert (report.ready, report.problems) == (False, ("draining", "records cannot be written"))
+
+
 async def test_an_engine_with_a_bound_has_a_queue_and_others_have_none(tmp_path: Path, log: AuditLog) -> None:
     settings = settings_of(tmp_path, ENGINES__MAIN__IN_FLIGHT="3", ENGINES__OTHER__URLS="http://127.0.0.1:9")
     gateway = Gateway(settings, [PUBLIC_PLANE], log, Metrics())

@@ -56,11 +56,11 @@ def _engines(plane: Plane) -> Mapping[str, None]:
 
 def _engine(plane: Plane, engine: Engine) -> EngineReadiness:
     """Report on an engine: ready when one of its replicas is, for everything that the policy promises of it."""
-    promised = {model.served_as: model.alias for model in plane.models.values() if model.engine == engine.name}
+    promised = {model.alias: model.served_as for model in plane.models.values() if model.engine == engine.name}
     replicas = {replica.name: _replica(replica, promised) for replica in engine.replicas}
     listed = {name for replica in engine.ready for name in replica.served}
-    present = tuple(alias for name, alias in promised.items() if name in listed)
-    missing = tuple(alias for name, alias in promised.items() if name not in listed)
+    present = tuple(alias for alias, name in promised.items() if name in listed)
+    missing = tuple(alias for alias, name in promised.items() if name not in listed)
     if not engine.ready:
         state = next(iter(replicas.values())).state
     else:
@@ -70,7 +70,7 @@ def _engine(plane: Plane, engine: Engine) -> EngineReadiness:
 
 def _replica(replica: EngineReplica, promised: Mapping[str, str]) -> ReplicaReadiness:
     circuit = replica.circuit
-    missing = tuple(alias for name, alias in promised.items() if name not in replica.served)
+    missing = tuple(alias for alias, name in promised.items() if name not in replica.served)
     if circuit.closed:
         state = "a model is not served" if missing else "serving"
     else:

@@ -81,6 +81,14 @@ def test_a_plane_whose_engine_serves_every_promise_is_ready() -> None:
     assert plane.callers == {"keys": CallerReadiness(True)}
 
 
+def test_two_names_for_one_model_are_both_told() -> None:
+    again = replace(A, alias="alias-again")
+    engine = report(plane_of(a=A, again=again), one("served-a")).planes["partner"].engines["main"]
+    assert (engine.models, engine.missing) == (("alias-a", "alias-again"), ())
+    lacking = report(plane_of(a=A, again=again), one("served-b")).planes["partner"].engines["main"]
+    assert lacking.missing == lacking.replicas["http://127.0.0.1:1"].missing == ("alias-a", "alias-again")
+
+
 def test_an_engine_that_lacks_a_promised_model_is_not_ready() -> None:
     ready = report(plane_of(a=A, b=B), one("served-a"))
     assert not ready.ready
