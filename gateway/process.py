@@ -20,6 +20,7 @@ from gateway.adapters.edge_limits import EdgeLimits
 from gateway.adapters.listening import Unusable
 from gateway.adapters.metrics import Metrics
 from gateway.adapters.ops import ops_app
+from gateway.adapters.ops_door import OpsDoor
 from gateway.adapters.outbox import Outbox
 from gateway.adapters.server_certificate import ServerCertificate, TlsFiles
 from gateway.app import Gateway
@@ -29,8 +30,6 @@ from gateway.settings import OPS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
     from socket import socket
-
-    from starlette.types import ASGIApp
 
     from gateway.adapters.ops import Readiness, Report, Workers
     from gateway.adapters.write_turns import WriteTurns
@@ -92,6 +91,12 @@ def certificates(settings: Settings, listeners: Iterable[str]) -> dict[str, Serv
     }
 
 
+def door(settings: Settings) -> Callable[..., EdgeProtocol]:
+    """Make what makes the protocol of a connection, with the bounds that the settings give each listener."""
+    limits = EdgeLimits(settings.deadlines.head, settings.deadlines.body, settings.max_connections)
+    return functools.partial(EdgeProtocol, limits=limits, outbox=Outbox())
+
+
 class Process:
     """All listeners of one process, from the first connection to the last record."""
 
@@ -105,16 +110,15 @@ class Process:
         self._log = log
         self._stop = asyncio.Event()
         self._certificates = metrics.certificates = certificates(settings, settings.listeners)
-        limits = EdgeLimits(settings.deadlines.head, settings.deadlines.body, settings.max_connections)
-        protocol = functools.partial(EdgeProtocol, limits=limits, outbox=Outbox())
+        protocol = door(settings)
 
-        def listener(name: str, app: object, protocol: object) -> Listener:
+        def listener(name: str, app: object) -> Listener:
             failed = functools.partial(metrics.handshake_failed, name)
             return Listener(settings, name, Door(app, protocol, given.get(name), self._certificates.get(name), failed))
 
-        self._planes = [listener(name, app, protocol) for name, app in gateway.apps.items()]
+        self._planes = [listener(name, app) for name, app in gateway.apps.items()]
         self._ops = [
-            listener(name, operators(settings, self.ready, self._exposition), "httptools")
+            listener(name, operators(settings, self.ready, self._exposition))
             for name in settings.listeners
             if name == OPS
         ]
@@ -203,11 +207,13 @@ def operators(
     readiness: Callable[[], Awaitable[Report]],
     exposition: Callable[[], Awaitable[bytes]],
     workers: Callable[[], Workers] | None = None,
-) -> ASGIApp:
+) -> OpsDoor:
     """Make the application of the ops listener."""
     token = settings.ops_token.get_secret_value() if settings.ops_token else None
     loopback = settings.listeners[OPS].loopback
-    return ops_app(readiness, exposition, settings.host_rule(OPS), loopback=loopback, token=token, workers=workers)
+    hosts = settings.host_rule(OPS)
+    app = ops_app(readiness, exposition, hosts, loopback=loopback, token=token, workers=workers)
+    return OpsDoor(app)
 
 
 def _settle_memory() -> None:

@@ -32,7 +32,7 @@ from gateway.environment import variable
 from gateway.listener import Door, Listener
 from gateway.policy.cache_salt import SHORTEST_SECRET
 from gateway.policy.source import PolicyError
-from gateway.process import certificates, operators, warn
+from gateway.process import certificates, door, operators, warn
 from gateway.server import WATCH_S, WRONG, listening, not_reloaded, reloaded, told_within
 from gateway.settings import OPS
 
@@ -114,8 +114,8 @@ class Supervisor:
         if OPS in settings.listeners:
             app = operators(settings, self._ready, self._exposition, self._workers)
             failed = partial(self._own.handshake_failed, OPS)
-            door = Door(app, "httptools", sockets[OPS], self._certificates.get(OPS), failed)
-            self._ops.append(Listener(settings, OPS, door))
+            behind = Door(app, door(settings), sockets[OPS], self._certificates.get(OPS), failed)
+            self._ops.append(Listener(settings, OPS, behind))
 
     async def run(self) -> None:
         """Serve until told to stop. Raises what is among ``WRONG``, and ``NoWorkerStaysUp``."""

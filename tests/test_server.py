@@ -57,6 +57,18 @@ async def test_a_gateway_serves_until_it_is_told_to_stop_and_ends_with_status_0(
     assert {record["plane"] for record in gateway.records()} == {"demo", "inside"}
 
 
+async def test_the_listener_for_operators_has_the_same_bounds_as_the_others(tmp_path: Path) -> None:
+    (tmp_path / "demo.yaml").write_text(POLICY, "utf-8")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        ops = f"127.0.0.1:{free.getsockname()[1]}"
+    async with running(tmp_path, LISTENERS__OPS=ops, DEADLINES__HEAD="300ms", MAX_CONNECTIONS="1") as gateway:
+        for listener in ("PUBLIC", "OPS"):
+            status, body = await gateway.ask(b"GET /livez HTTP/1.1\r\n", listener)
+            assert (status, b"did not arrive in time" in body) == (408, True)
+            async with gateway.client(listener), gateway.client(listener) as second:
+                assert await second.rest() == b""
+
+
 async def test_what_a_policy_states_in_vain_is_said_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "inside.yaml").write_text(INSIDE, "utf-8")
     (tmp_path / "demo.yaml").write_text(POLICY, "utf-8")

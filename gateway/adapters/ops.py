@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.adapters.metrics import CONTENT_TYPE
+from gateway.adapters.ops_door import HEADERS
 from gateway.reasons import ANSWERS, Malformed, Reason
 
 if TYPE_CHECKING:
@@ -26,12 +27,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from gateway.wire.hosts import HostRule
-
-_HEADERS = {
-    "cache-control": "no-store",
-    "x-content-type-options": "nosniff",
-    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +130,7 @@ def ops_app(
                 401,
                 {"www-authenticate": 'Bearer realm="vllm-gateway ops"'},
             )
-        return Response(await exposition(), headers=_HEADERS, media_type=CONTENT_TYPE)
+        return Response(await exposition(), headers=HEADERS, media_type=CONTENT_TYPE)
 
     routes = [Route("/livez", live), Route("/readyz", ready), Route("/metrics", count)]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _refused, Exception: _failed})
@@ -184,4 +179,4 @@ async def _failed(_request: Request, _error: Exception) -> Response:
 
 
 def _json(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(content), status, {**_HEADERS, **(headers or {})}, "application/json")
+    return Response(orjson.dumps(content), status, {**HEADERS, **(headers or {})}, "application/json")
