@@ -10,6 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import jiter
+
 from gateway.dialects.call import Usage
 from gateway.dialects.counts import USAGE, count, count_at, counts
 from gateway.reasons import PUBLIC
@@ -64,7 +66,7 @@ def engine_message(body: bytes) -> str | None:
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        return None
+        value = _begun(body)
     if not isinstance(value, dict):
         return None
     fault = value.get("error")
@@ -74,6 +76,14 @@ def engine_message(body: bytes) -> str | None:
     if not isinstance(found, str):
         return None
     return found.encode("utf-8", "replace")[:_LONGEST_MESSAGE].decode("utf-8", "ignore")
+
+
+def _begun(body: bytes) -> Any:  # noqa: ANN401  (any JSON value)
+    """Read what there is of a body that was cut off: of a long one, which repeats a prompt, only the beginning comes."""
+    try:
+        return jiter.from_json(body, partial_mode="trailing-strings")
+    except ValueError:
+        return None
 
 
 def usage(data: bytes, names: Counts = COMPLETION_COUNTS) -> Usage | None:

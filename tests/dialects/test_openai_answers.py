@@ -76,7 +76,11 @@ def test_a_count_has_the_names_of_its_api() -> None:
         (b"", None),
         (b"\xff\xfe", None),
         (b"[" * 100_000, None),
-        (b'{"error": {"message": "cut of', None),
+        (b'{"error": {"message": "cut of', "cut of"),  # only so much of a body is read
+        (b'{"error": {"message": "cut of\\u20', "cut of"),
+        (b'{"error": {"message": "cut of\xe2\x82', "cut of"),
+        (b'{"error": {"mess', None),
+        (b'{"error": {"message": "half a \\ud800 pair"}}', "half a ? pair"),
     ],
 )
 def test_the_message_of_an_engine_is_taken_out_of_any_of_its_error_bodies(body: bytes, message: str | None) -> None:

@@ -83,6 +83,11 @@ def test_a_fault_before_the_answer_is_an_answer_in_the_dialect(
     played_whole(site, "chat")
 
 
+def test_of_a_refusal_that_is_too_long_the_beginning_is_told(site: Site) -> None:
+    answer = site.ask(site.script("long-error", stream=False))
+    assert answer.json["error"]["message"] == "x" * 2048
+
+
 @pytest.mark.parametrize("script, body", PASSED)
 def test_an_answer_that_is_only_odd_passes_as_it_is(site: Site, script: str, body: bytes) -> None:
     answer = site.ask(site.script(script, stream=False))
