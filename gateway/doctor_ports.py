@@ -67,11 +67,12 @@ def surroundings(settings: Settings, planes: Sequence[Plane], wishes: Wishes) ->
         if wishes.token is not None:
             visitor = Visitor(plane.name, ways[1])
     limits = settings.deadlines
+    issuers = _issuers(settings, served)
     return Surroundings(
         planes=served,
         closed=[plane for plane in planes if plane.listener not in settings.listeners],
         engines={name: _engine(settings, name) for name in settings.engines},
-        issuers=_issuers(settings, served),
+        issuers=issuers,
         listeners=listeners,
         deadlines=Deadlines(limits.first_byte, limits.idle, limits.total),
         keep_alive_s=settings.sse_keep_alive,
@@ -83,6 +84,7 @@ def surroundings(settings: Settings, planes: Sequence[Plane], wishes: Wishes) ->
         public=None if wishes.public_url is None else _outside(wishes.public_url, "--public-url"),
         visitor=visitor,
         within_s=wishes.within_s,
+        idle=[f"GATEWAY_ISSUERS__{_upper(name)}" for name in settings.issuers if name not in issuers],
     )
 
 

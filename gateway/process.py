@@ -24,8 +24,9 @@ from gateway.adapters.ops_door import OpsDoor
 from gateway.adapters.outbox import Outbox
 from gateway.adapters.server_certificate import ServerCertificate, TlsFiles
 from gateway.app import Gateway
+from gateway.environment import variable
 from gateway.listener import Door, Listener
-from gateway.settings import OPS
+from gateway.settings import EDGE, OPS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -73,13 +74,19 @@ async def opened(
 
 
 def warn(settings: Settings, planes: Sequence[Plane]) -> None:
-    """Warn of what stands in a policy and is not carried out: a policy never lies."""
+    """Warn of what stands in a policy and is not carried out, and of settings for what stands in none."""
     for plane in planes:
         if plane.listener not in settings.listeners:
             _log.warning("plane stays closed: its listener has no address", plane=plane.name, listener=plane.listener)
             continue
         for key in plane.not_enforced:
             _log.warning("not enforced by this version", plane=plane.name, key=key)
+    engines = {model.engine for plane in planes for model in plane.models.values()}
+    issuers = {name for plane in planes for name in (*plane.callers, *((EDGE,) if plane.edge else ()))}
+    idle = [("engines", name) for name in settings.engines if name not in engines]
+    idle += [("issuers", name) for name in settings.issuers if name not in issuers]
+    for place in idle:
+        _log.warning("no policy has what this setting is for", setting=variable(place))
 
 
 def certificates(settings: Settings, listeners: Iterable[str]) -> dict[str, ServerCertificate]:

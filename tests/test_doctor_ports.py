@@ -166,6 +166,11 @@ def test_a_plane_without_an_address_is_closed(tmp_path: Path) -> None:
     assert [one.name for one in site.closed] == ["inside"]
 
 
+def test_settings_of_an_issuer_that_no_caller_has_are_named(tmp_path: Path) -> None:
+    site = surroundings(settings_of(tmp_path, ISSUERS__THE_COPR__TIMEOUT="1s"), BOTH, NO_WISHES)
+    assert (site.issuers, site.idle) == ({}, ["GATEWAY_ISSUERS__THE_COPR"])
+
+
 async def test_each_issuer_has_its_way_with_or_without_settings(tmp_path: Path) -> None:
     with Issuer() as issuer:
         corp = AccessTokenIssuer("corp", issuer.url, "aud", frozenset({"RS256"}), "at+jwt", 30, "client_id", 3600)

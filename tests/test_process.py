@@ -113,6 +113,14 @@ def test_policies_that_nobody_can_reach_and_keys_that_mean_nothing_are_said(tmp_
     ]
 
 
+def test_settings_of_engines_and_issuers_that_no_policy_has_are_said(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, ENGINES__MIAN__URLS="http://127.0.0.1:9", ISSUERS__COPR__JWKS_COOL_DOWN="1s")
+    lines: list[Any]
+    with structlog.testing.capture_logs() as lines:
+        warn(settings, compile_planes({"demo.yaml": POLICY}))
+    assert [line.get("setting") for line in lines] == ["GATEWAY_ENGINES__MIAN", "GATEWAY_ISSUERS__COPR"]
+
+
 def test_a_process_refreshes_what_it_reads_from_files(tmp_path: Path) -> None:
     revoked = tmp_path / "revoked"
     revoked.write_text("", "utf-8")

@@ -79,7 +79,7 @@ def engine_message(body: bytes) -> str | None:
 
 
 def _begun(body: bytes) -> Any:  # noqa: ANN401  (any JSON value)
-    """Read what there is of a body that was cut off: of a long one, which repeats a prompt, only the beginning comes."""
+    """Read what there is of a body that was cut off: of a long one, which repeats a prompt, the beginning comes."""
     try:
         return jiter.from_json(body, partial_mode="trailing-strings")
     except ValueError:

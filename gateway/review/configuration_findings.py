@@ -46,6 +46,8 @@ def configuration(site: Surroundings) -> Iterator[Finding]:
     for name, engine in site.engines.items():
         if name not in used:
             yield _warning(engine.variable, "no model of a policy uses this engine", "remove it, or add the model")
+    for variable in site.idle:
+        yield _warning(variable, "no caller of a policy has an issuer of this name", "remove it, or mend the name")
 
 
 def behind_cloudflare(plane: Plane) -> bool:

@@ -85,7 +85,7 @@ class Surroundings:
 
     ``planes`` are those with a listener. ``gpus`` gives the output of ``nvidia-smi``, its complaint, or ``None`` where
     there is none. ``ledger`` gives the reason why it does not answer, or nothing. ``within_s``: how long a model may
-    take to answer.
+    take to answer. ``idle``: settings of issuers that no caller of a plane has.
     """
 
     planes: Sequence[Plane]
@@ -104,3 +104,4 @@ class Surroundings:
     visitor: Visitor | None = None
     look_s: float = 5.0
     within_s: float = 60.0
+    idle: Sequence[str] = ()

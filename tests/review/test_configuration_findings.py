@@ -32,6 +32,7 @@ def test_what_is_said_in_vain_is_told() -> None:
         planes=[replace(served, not_enforced=("limits.x",), source="partner.yaml")],
         closed=[replace(served, name="control", listener="the-control", source="control.yaml")],
         engines={**site.engines, "spare": replace(engine(Model("x")), variable="GATEWAY_ENGINES__SPARE")},
+        idle=["GATEWAY_ISSUERS__COPR"],
     )
     first, *others = configuration(site)
     assert (first.verdict, first.saw) == (Verdict.OK, "settings and policies hold: partner (public)")
@@ -39,6 +40,7 @@ def test_what_is_said_in_vain_is_told() -> None:
         (Verdict.WARNING, "control.yaml"),
         (Verdict.WARNING, "partner.yaml"),
         (Verdict.WARNING, "GATEWAY_ENGINES__SPARE"),
+        (Verdict.WARNING, "GATEWAY_ISSUERS__COPR"),
     ]
     assert "GATEWAY_LISTENERS__THE_CONTROL" in others[0].do
     assert others[1].saw == "limits.x is stated, and not enforced by this version"
