@@ -81,6 +81,8 @@ async def embeddings(engine: EngineState, request: Request) -> Response:
     given = value.get("input")
     if given is None:
         raise Refused("Field required", kind="Bad Request", param="body.input")
+    if given == []:
+        raise Refused("You must pass at least one prompt")
     model = prompt.served(engine, value.get("model"))
     inputs = given if isinstance(given, list) and given and not isinstance(given[0], int) else [given]
     vector = [0.125] * (value.get("dimensions") or _DIMENSIONS)
