@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from gateway.dialects import media, special_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
+_TALK = frozenset(media.TALK)
 _SPOKEN = ("text", "refusal")
 _THOUGHT = ("thinking",)
 # vLLM leaves out such a block of a system message: Claude Code sends one, and its neighbours come together.
@@ -25,8 +26,8 @@ _LONGEST_TOKEN = 80
 
 def place(fields: Mapping[str, Any]) -> str | None:
     """Name the first field whose texts, joined, hold a special token; ``None`` where none do."""
-    for name in media.TALK:
-        if any(map(_holds, _sequences(fields.get(name)))):
+    for name, value in fields.items():
+        if name in _TALK and any(map(_holds, _sequences(value))):
             return name
     return "system" if _holds(_system(fields)) else None
 
@@ -41,29 +42,28 @@ def _edges(text: str) -> str:
     return text if len(text) <= 2 * _LONGEST_TOKEN else f"{text[:_LONGEST_TOKEN]} {text[-_LONGEST_TOKEN:]}"
 
 
-def _sequences(value: Any) -> Iterator[list[str]]:  # noqa: ANN401  (any JSON value)
+def _sequences(value: Any) -> list[list[str]]:  # noqa: ANN401  (any JSON value)
     """Give the texts of each list of parts within a value, spoken and thought apart."""
-    waiting = [value]
-    while waiting:
-        item = waiting.pop()
-        if type(item) is list:
-            waiting.extend(one for one in item if type(one) is dict)
-        elif type(item) is dict:
+    found: list[list[str]] = []
+    waiting = value if type(value) is list else [value]
+    for item in waiting:
+        if type(item) is dict and type(item.get("content")) is not str:  # as most messages have it
             for name in media.INNER:
                 parts = item.get(name)
                 if type(parts) is list:
-                    yield _texts(parts, _SPOKEN)
-                    yield _texts(parts, _THOUGHT)
-                    waiting.append(parts)
+                    found += _sequences(parts)
+                    if len(parts) > 1:
+                        found += (_texts(parts, _SPOKEN), _texts(parts, _THOUGHT))
+    return found
 
 
 def _system(fields: Mapping[str, Any]) -> list[str]:
     """Give the texts of all that is said with the authority of the system, as far as vLLM reads them."""
     messages = fields.get("messages")
-    turns = [one for one in messages if type(one) is dict] if type(messages) is list else []
-    said = [fields.get("system"), *(turn.get("content") for turn in turns if turn.get("role") == "system")]
+    turns = messages if type(messages) is list else ()
+    said = [turn.get("content") for turn in turns if type(turn) is dict and turn.get("role") == "system"]
     pieces: list[str] = []
-    for one in said:
+    for one in (fields.get("system"), *said):
         pieces += [one] if type(one) is str else _texts(one, _SPOKEN) if type(one) is list else []
     return [piece for piece in pieces if not piece.startswith(_LEFT_OUT)]
 
