@@ -307,6 +307,7 @@ def _pool(address: LedgerAddress, password: str | None, tls: SSLContext | None) 
     shared: dict[str, Any] = {
         "max_connections": CONNECTIONS,
         "timeout": None,
+        "socket_timeout": None,  # a wait_for, which on 3.11 can swallow a cancellation; `_command` has its own deadline
         "db": address.database,
         "username": address.name,
         "password": password,

@@ -59,10 +59,12 @@ def url_fault(url: str, kind: str, hosts: AbstractSet[str]) -> str | None:
 
 _TYPE = b'"type"'  # stands in every content part
 _MENTIONS = (b'"image', b'"input_', b'"audio_url"')
-# Where content parts can stand, in every API. Not in the input or the schema of a tool: those are text to the model,
-# whatever they look like.
-_TALK = ("messages", "input", "documents", "queries", "query", "data_1", "data_2", "text_1", "text_2")
-_INNER = ("content", "output")
+TALK = ("messages", "input", "documents", "items", "queries", "query", "data_1", "data_2", "text_1", "text_2")
+INNER = ("content", "output")
+"""Where content parts can stand, in every API: within these members of those fields.
+
+Not in the input or the schema of a tool: those are text to the model, whatever they look like.
+"""
 
 
 def payloads(body: bytes, fields: Mapping[str, Any]) -> tuple[int, int]:
@@ -70,7 +72,7 @@ def payloads(body: bytes, fields: Mapping[str, Any]) -> tuple[int, int]:
     if body.find(_TYPE) == -1 or all(body.find(mention) == -1 for mention in _MENTIONS):  # `in` takes longer, oddly
         return 0, 0
     found = size = 0
-    waiting = [fields.get(name) for name in _TALK]
+    waiting = [fields.get(name) for name in TALK]
     while waiting:
         item = waiting.pop()
         if type(item) is list:
@@ -81,7 +83,7 @@ def payloads(body: bytes, fields: Mapping[str, Any]) -> tuple[int, int]:
                 found += 1
                 size += _longest(item)
             else:
-                waiting.extend(item.get(name) for name in _INNER)
+                waiting.extend(item.get(name) for name in INNER)
     return found, size
 
 

@@ -4,7 +4,8 @@ Enters: text that a template will render. Leaves: whether a tokenizer may read a
 tool of the template instead of as text. Only known forms count: ``<|...|>`` (Qwen, Llama 3, GLM, Phi, Harmony, Kimi,
 Cohere) and its twin with fullwidth bars (DeepSeek), ``<|turn>`` and ``<turn|>`` (Gemma 4), ``<start_of_turn>`` (Gemma
 3), ``[INST]`` with its family, ``<<SYS>>`` and ``<s>`` (Mistral, Llama 2), ``[gMASK]`` (GLM), ``]~b]`` (MiniMax),
-``<extra_id_1>`` and ``<SPECIAL_10>`` (Nemotron).
+``<extra_id_1>`` and ``<SPECIAL_10>`` (Nemotron), ``<seed:bos>`` (Seed), ``[|user|]`` (EXAONE),
+``<beginning_of_sentence>`` (MiniMax-01), ``<reserved_106>`` (Baichuan), ``[UNUSED_TOKEN_146]`` (InternLM).
 
 ``<think>`` and ``<tool_call>`` are not among them: they begin no turn, and callers quote them whenever they send back
 an earlier answer. The door that they would open, a final message that is continued, is closed by its own field.
@@ -28,21 +29,23 @@ _BAR = "\N{FULLWIDTH VERTICAL LINE}"
 # memchr, and text without that character is not searched at all. The look at the second character spares HTML and code
 # the walk through all forms.
 _ANGLE = re.compile(
-    rf"<(?=[|/<{_BAR}abceistvS])(?:"
+    rf"<(?=[|/<{_BAR}abceirstvS])(?:"
     r"\|[^\s<>|]{1,64}\|?>"
     rf"|/?{_BAR}[^\s<>{_BAR}]{{1,64}}{_BAR}"
     r"|s>|/s>|bos>|eos>|sop>|eop>"
     r"|start_of_(?:turn|image|utterance)>|end_of_(?:turn|image|utterance)>"
     r"|</?SYS>>"
-    r"|extra_id_\d{1,3}>|SPECIAL_\d{1,3}>"
+    r"|extra_id_\d{1,3}>|SPECIAL_\d{1,3}>|reserved_\d{1,3}>"
+    r"|seed:[be]os>|beginning_of_sentence>|end_of_sentence>"
     r"|(?:turn|channel|tool|tool_call|tool_response|image|audio|video)\|>"
     r")"
 )
 _SQUARE = re.compile(
-    r"\[(?=[/A-Zegs])(?:"
+    r"\[(?=[/A-Zegs|])(?:"
     r"/?(?:INST|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CONTENT|SYSTEM_PROMPT|MODEL_SETTINGS)\]"
     r"|(?:TOOL_CALLS|ARGS|CALL_ID|IMG|IMG_BREAK|IMG_END|AUDIO|BEGIN_AUDIO|PREFIX|SUFFIX|MIDDLE)\]"
     r"|(?:g|s|sg)?MASK\]"
+    r"|\|(?:system|user|assistant|tool|endofturn)\|\]|UNUSED_TOKEN_\d{1,3}\]"
     r"|e~\["
     r")"
 )

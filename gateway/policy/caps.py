@@ -74,10 +74,13 @@ def differing(draft: Draft, names: tuple[str, ...]) -> None:
 
 
 def characters(name: str, value: Any) -> int:  # noqa: ANN401  (any JSON value)
-    """Count the characters in all text within a value: in a conversation, without roles, kinds of parts and media."""
+    """Count the characters in all text within a value: in a conversation, without roles, kinds of parts and media.
+
+    A token id stands for one at least.
+    """
+    count = _token_ids(value)
     if name not in _CONVERSATIONS:
-        return sum(map(len, texts(value)))
-    count = 0
+        return count + sum(map(len, texts(value)))
     waiting = [value]
     while waiting:
         item = waiting.pop()
@@ -89,6 +92,13 @@ def characters(name: str, value: Any) -> int:  # noqa: ANN401  (any JSON value)
             waiting.extend(member for key, member in item.items() if key not in _NOT_TEXT and key != _FREE)
             count += sum(map(len, texts(item.get(_FREE))))
     return count
+
+
+def _token_ids(value: Any) -> int:  # noqa: ANN401  (any JSON value)
+    """Count the integers of a list, or of the lists in it."""
+    if type(value) is not list:
+        return 0
+    return sum(1 if type(item) is int else _token_ids(item) for item in value)
 
 
 def _set_longest(draft: Draft, name: str, caps: Iterable[Cap], most_tokens: int | None, default: int | None) -> None:

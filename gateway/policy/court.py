@@ -13,6 +13,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.dialects import split_tokens
 from gateway.dialects.call import Call
 from gateway.dialects.checks import Inspection
 from gateway.dialects.registry import DIALECTS, FACTS
@@ -65,6 +66,8 @@ class _Precedent:
         try:
             for name, value in said.items():
                 rules.checks[name](value, inspection)
+            if inspection.special_tokens and split_tokens.place(said):
+                return False
             if rules.said_caps:
                 apply_caps(Draft(said), rules.said_caps)
             if model is not None and model.caps:

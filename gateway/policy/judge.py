@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gateway.dialects import split_tokens
 from gateway.dialects.checks import Inspection, inside
 from gateway.dialects.registry import FACTS
 from gateway.policy import thinking
@@ -49,6 +50,7 @@ def _judge_path(plane: Plane, grant: Grant) -> Permit:
 def _judge_body(plane: Plane, rules: Rules, grant: Grant, fields: dict[str, Any]) -> Permit:
     draft = Draft(fields)
     _look(draft, rules)
+    _look_for_pieces(draft.body, rules)
     for name, value in rules.defaults:
         if draft.get(name) is None and not (name in rules.tokens and draft.sent(rules.tokens)):
             draft.put(name, value)
@@ -127,6 +129,15 @@ def _look(draft: Draft, rules: Rules) -> None:
     differing(draft, rules.tokens)
     for name in inspection.dropped:
         draft.drop(name)
+
+
+def _look_for_pieces(fields: dict[str, Any], rules: Rules) -> None:
+    """Look at what is said as the engine joins it, where special tokens matter; each text was looked at alone."""
+    if not rules.refuse_special_tokens:
+        return
+    split = split_tokens.place({name: fields[name] for name in rules.said if name in fields})
+    if split is not None:
+        raise Malformed(Reason.PARAMETER_INVALID, "holds a special token of chat templates in pieces", param=split)
 
 
 def _look_at_names(fields: dict[str, Any], rules: Rules, inspection: Inspection) -> None:

@@ -50,4 +50,7 @@ async def run(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(run(arguments().parse_args()))
+    try:
+        asyncio.run(run(arguments().parse_args()))
+    except OSError as error:
+        sys.exit(f"python -m gateway.simulator: {error}")

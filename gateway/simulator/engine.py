@@ -111,7 +111,7 @@ class EngineSimulator:
         return self.recorder.requests
 
     async def __aenter__(self) -> Self:
-        """Open the socket and serve on it."""
+        """Open the socket and serve on it. Raises ``OSError`` where somebody else listens."""
         listener = self._listen()
         config = Config(
             self.recorder,
@@ -152,7 +152,12 @@ class EngineSimulator:
         # Named in full: asyncio sends small pieces at once, as uvloop does, on sockets that say that they are TCP.
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(self._address)
+        try:
+            listener.bind(self._address)
+            listener.listen()  # two may bind one address, and only one can listen
+        except OSError:
+            listener.close()
+            raise
         host, port = listener.getsockname()
         self.url = f"http://{host}:{port}"
         return listener

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gateway.simulator.state import EngineState
 
 _DIMENSIONS = 8
+_MOST_DIMENSIONS = 1024
 
 
 async def chat_completions(engine: EngineState, request: Request) -> Response:
@@ -81,9 +82,14 @@ async def embeddings(engine: EngineState, request: Request) -> Response:
     given = value.get("input")
     if given is None:
         raise Refused("Field required", kind="Bad Request", param="body.input")
+    if given == []:
+        raise Refused("You must pass at least one prompt")
     model = prompt.served(engine, value.get("model"))
     inputs = given if isinstance(given, list) and given and not isinstance(given[0], int) else [given]
-    vector = [0.125] * (value.get("dimensions") or _DIMENSIONS)
+    size = value.get("dimensions")
+    if size is not None and not 1 <= size <= _MOST_DIMENSIONS:
+        raise Refused(f"Model {model!r} only supports dimensions in range 1 to {_MOST_DIMENSIONS}, got {size}.")
+    vector = [0.125] * (size or _DIMENSIONS)
     data = [{"index": index, "object": "embedding", "embedding": vector} for index in range(len(inputs))]
     tokens = sum(len(part.split()) + 2 if isinstance(part, str) else len(part) for part in inputs)
     usage = {"prompt_tokens": tokens, "total_tokens": tokens, "completion_tokens": 0, "prompt_tokens_details": None}

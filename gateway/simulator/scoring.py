@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from gateway.simulator.state import EngineState
 
+_NOTHING = "At least one text_pair element must be given"
 _PAIRS = (("queries", "documents"), ("queries", "items"), ("data_1", "data_2"), ("text_1", "text_2"))
 
 
@@ -27,6 +28,8 @@ async def rerank(engine: EngineState, request: Request) -> Response:
     value = await _object(request, "query", "documents")
     model = prompt.served(engine, value.get("model"))
     query, documents = value["query"], _many(value["documents"])
+    if not documents:
+        raise Refused(_NOTHING)
     ranked: list[dict[str, Any]] = [
         {"index": index, "document": _document(document), "relevance_score": _score(query, document)}
         for index, document in enumerate(documents)
@@ -48,6 +51,8 @@ async def score(engine: EngineState, request: Request) -> Response:
     left, right = (_many(value[name]) for name in pair)
     if len(left) not in {1, len(right)}:
         raise Refused("Input lengths must be either 1:1, 1:N or N:N")
+    if not right:
+        raise Refused(_NOTHING)
     pairs = list(zip(left * (len(right) // len(left)), right, strict=True))
     data = [{"index": index, "object": "score", "score": _score(*pair)} for index, pair in enumerate(pairs)]
     tokens = sum(_tokens(one) + _tokens(other) for one, other in pairs)

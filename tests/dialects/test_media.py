@@ -185,6 +185,7 @@ MEDIA: dict[str, Any] = {
     "messages": ({"messages": [{"role": "user", "content": [OF_MESSAGES]}]}, DATA),
     "messages, of a tool": ({"messages": [{"content": [{"type": "tool_result", "content": [OF_MESSAGES]}]}]}, DATA),
     "rerank": ({"query": "a", "documents": [{"content": [OF_CHAT]}]}, PNG),
+    "score": ({"queries": "a", "items": [{"content": [OF_CHAT]}]}, PNG),
 }
 
 

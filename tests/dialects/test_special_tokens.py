@@ -43,6 +43,14 @@ TOKENS = [
     "[e~[",
     "<extra_id_1>",
     "<SPECIAL_10>",
+    "<seed:bos>",
+    "<seed:eos>",
+    "<beginning_of_sentence>",
+    "<end_of_sentence>",
+    "<reserved_106>",
+    "[|user|]",
+    "[|endofturn|]",
+    "[UNUSED_TOKEN_146]",
 ]
 TEXTS = [
     "",
@@ -54,11 +62,15 @@ TEXTS = [
     "[1] and [link](https://example.com)",
     "list[int] | None",
     "<think>hm</think>",
+    "<seed:think>hm</seed:think>",
     "<tool_call>{}</tool_call>",
     "a[i]~b",
     "<|>",
     "[inst]",
     f"a {BAR} b",
+    "let xs = [|1; 2|] in [|x|] |> f",
+    "<seed>1</seed>",
+    "<reserved_words>",
 ]
 
 

@@ -87,8 +87,8 @@ def test_an_engine_that_is_down_at_the_start_keeps_no_other_waiting_and_is_used_
     urls = {"ENGINES__MAIN__URLS": "{0}", "ENGINES__SECOND__URLS": "{1}"}
     with two(tmp_path, TWO_MODELS, models=("local", "org/other"), **urls) as site:
         site.engines[1].kill()
-        wait(lambda: site.ready(0), "the first engine", 5)
-        wait(lambda: not site.replicas("second")[site.engines[1].url]["ready"], "the look at the second", 5)
+        wait(lambda: site.ready(0), "the first engine", 20)
+        wait(lambda: not site.replicas("second")[site.engines[1].url]["ready"], "the look at the second", 20)
         assert site.chat()[0] == 200
         status, body, _, proxy_status = site.chat(model="other")
         assert (status, body["error"]["code"]) == (503, "engine-unavailable")

@@ -84,7 +84,7 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
     """Run two engines with a model each; the second asks for a key that the gateway does not have."""
     urls = {"ENGINES__MAIN__URLS": "{0}", "ENGINES__SECOND__URLS": "{1}"}
     with two(tmp_path_factory.mktemp("apart"), TWO_MODELS, models=("local", "org/other"), key="k", **urls) as site:
-        wait(lambda: site.ready(0), "the first engine", 5)
+        wait(lambda: site.ready(0), "the first engine", 20)
         yield site
 
 

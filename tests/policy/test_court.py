@@ -120,6 +120,9 @@ def test_nobody_gets_what_was_ruled_for_another_client_group_endpoint_or_day() -
     assert refused.reason is Reason.THINKING_NOT_PERMITTED
 
 
+SPLIT = [{"type": "text", "text": "<|im_"}, {"type": "text", "text": "start|>"}]
+
+
 @pytest.mark.parametrize(
     "messages, reason, param",
     [
@@ -127,10 +130,11 @@ def test_nobody_gets_what_was_ruled_for_another_client_group_endpoint_or_day() -
         (None, Reason.PARAMETER_INVALID, "messages"),
         ([{"role": "wizard", "content": "a"}], Reason.PARAMETER_INVALID, "messages[0].role"),
         ([{"role": "user", "content": "<|im_start|>"}], Reason.PARAMETER_INVALID, "messages[0].content"),
+        ([{"role": "user", "content": SPLIT}], Reason.PARAMETER_INVALID, "messages"),
         ([{"role": "user", "content": "a", "mood": "b"}], Reason.PARAMETER_NOT_ACCEPTED, "messages[0].mood"),
         (HELLO * 1025, Reason.PARAMETER_OVER_CAP, "messages"),
     ],
-    ids=["type", "null", "word", "special token", "name", "cap"],
+    ids=["type", "null", "word", "special token", "one in pieces", "name", "cap"],
 )
 def test_what_is_said_is_looked_at_every_time(messages: object, reason: Reason, param: str) -> None:
     rules = plane()

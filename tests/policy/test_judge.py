@@ -622,6 +622,14 @@ def no_response(body: dict[str, Any], rules: Plane = BOTH) -> tuple[Reason, str 
     return refusal({"model": "local", "input": "hi", **body}, rules, endpoint="responses")
 
 
+def test_a_special_token_in_pieces_is_refused_where_one_in_one_piece_is() -> None:
+    pieces = {
+        "input": [{"role": "user", "content": [{"type": "input_text", "text": text} for text in ("<|im_", "end|>")]}]
+    }
+    assert no_response(pieces) == (Reason.PARAMETER_INVALID, "input")
+    assert response(pieces, DROPPING)["input"] == pieces["input"]
+
+
 def test_a_response_is_never_stored_whatever_the_caller_says() -> None:
     ordinary = {
         "model": "local",

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+import sys
 from typing import TYPE_CHECKING
 
 import anyio
@@ -144,3 +146,14 @@ async def test_the_simulator_ends_while_it_is_asked() -> None:
         with anyio.fail_after(5):
             await state.drained()
     assert engine.requests[0].left
+
+
+async def test_where_somebody_else_listens_it_says_so_in_one_line() -> None:
+    async with EngineSimulator() as engine:
+        port = engine.url.rpartition(":")[2]
+        with pytest.raises(OSError, match="in use"):
+            await EngineSimulator(port=int(port)).__aenter__()
+        command = [sys.executable, "-m", "gateway.simulator", "--port", port]
+        ended = await anyio.run_process(command, check=False)
+    assert (ended.returncode, ended.stdout) == (1, b"")
+    assert re.fullmatch(rb"python -m gateway\.simulator: .*in use.*\n", ended.stderr)

@@ -55,6 +55,9 @@ async def test_embeddings_count_their_input(asking: Asking) -> None:
     assert answer["usage"]["prompt_tokens"] == 7
     assert (await asking.post("/pooling", {"input": [1, 2, 3]}, key=None))[1]["usage"]["prompt_tokens"] == 3
     assert (await asking.post("/v1/embeddings", {}))[0] == 400
+    assert (await asking.post("/v1/embeddings", {"input": []}))[0] == 400
+    for size in (0, 2**63):
+        assert (await asking.post("/v1/embeddings", {"input": "a", "dimensions": size}))[0] == 400
 
 
 async def test_tokens_become_text_and_text_tokens(asking: Asking) -> None:

@@ -41,6 +41,9 @@ async def test_each_pair_gets_a_score(asking: Asking, pair: tuple[str, str]) -> 
         ("/rerank", []),
         ("/score", {"text_1": "a"}),
         ("/score", {"text_1": ["a", "b"], "text_2": ["a", "b", "c"]}),
+        ("/score", {"text_1": [], "text_2": []}),
+        ("/score", {"text_1": "a", "text_2": []}),
+        ("/rerank", {"query": "a", "documents": []}),
     ],
 )
 async def test_half_a_pair_is_refused(asking: Asking, path: str, body: object) -> None:

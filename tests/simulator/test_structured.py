@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gateway.simulator.errors import Refused
 from gateway.simulator.structured import schema_of, tokens
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -20,6 +21,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
         ({"anyOf": [{"type": "number"}, {"type": "null"}]}, 0.5),
         ({"enum": ["x", "y"]}, "x"),
         ({"const": 7}, 7),
+        ({"type": ["string", "null"]}, "a"),
         ({"$defs": {"N": {"type": "null"}}, "properties": {"n": {"$ref": "#/$defs/N"}}}, {"n": None}),
     ],
 )
@@ -29,6 +31,32 @@ def test_the_smallest_answer_that_a_schema_accepts_is_written_in_tokens(
     written = tokens(schema)
     assert json.loads("".join(written)) == instance
     assert max(len(token) for token in written) <= 4
+
+
+DOUBLED = {f"d{n}": {"properties": {key: {"$ref": f"#/$defs/d{n + 1}"} for key in "ab"}} for n in range(60)}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "minItems": 1_000_000_000},
+        {"$defs": {**DOUBLED, "d60": {}}, "$ref": "#/$defs/d0"},
+        {"$ref": "#"},
+        {"$ref": "#/$defs/none"},
+        {"$ref": 5},
+        {"enum": []},
+        {"anyOf": [5]},
+        {"type": "any"},
+        {"type": []},
+        {"type": {}},
+        {"properties": 5},
+        {"type": "array", "minItems": "5"},
+        {"enum": [2**70]},
+    ],
+)
+def test_a_schema_that_is_none_or_asks_for_too_much_is_refused_at_once(schema: dict[str, Any]) -> None:
+    with pytest.raises(Refused, match="schema"):
+        tokens(schema)
 
 
 def test_without_a_schema_there_is_nothing_to_say() -> None:
