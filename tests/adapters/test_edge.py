@@ -435,6 +435,25 @@ async def test_the_next_request_is_served_when_nothing_is_left_to_do_for_the_one
         assert (await client.answer()).body == b"/3"
 
 
+async def test_a_large_body_waits_outside_until_nothing_is_left_to_do_for_the_one_before() -> None:
+    paying = asyncio.Event()
+
+    async def tidy(request: Downstream) -> None:
+        body = await request.read_body(8 * MIB)
+        request.answer(200, [], b"%d" % len(body))
+        await paying.wait()
+
+    async with serving(tidy) as server, server.client() as client:
+        client.send(post(b"a"))
+        assert (await client.answer()).body == b"1"
+        client.send(post(b"a" * 8 * MIB))  # more than sockets hold
+        assert await client.silent(0.1)
+        (connection,) = server.connections
+        assert [len(waiting.body) < MIB for waiting in connection._waiting] == [True]
+        paying.set()
+        assert (await client.answer()).body == b"%d" % (8 * MIB)
+
+
 async def test_one_more_than_may_wait_closes_the_connection_behind_those_that_wait() -> None:
     app = Slow()
     async with serving(app) as server, server.client() as client:
