@@ -238,13 +238,16 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Note that the next bytes are a new head."""
-        self._in_head = True
-        self._barren = 0
         cycle = self.cycle
         if cycle is not None and not cycle.complete and not self._deaf:
-            cycle.more_body = False
-            if cycle.arrival is not None:
-                cycle.wake()
+            if len(self._names) > MOST_FIELDS:  # of a trailer
+                self._refuse(Malformed(Reason.HEADERS_TOO_LARGE))
+            else:
+                cycle.more_body = False
+                if cycle.arrival is not None:
+                    cycle.wake()
+        self._in_head = True
+        self._barren = 0
 
     def _admit(self, downstream: Downstream) -> None:
         self.cycle = downstream
