@@ -230,7 +230,7 @@ class EdgeProtocol(HttpToolsProtocol):
             held += body
         if cycle.arrival is not None:
             cycle.wake()
-        if cycle is not self._active:  # it waits for its turn
+        if self._active is not None and cycle is not self._active:  # it waits behind an answer
             if len(cycle.body) > HEAD_AT_MOST:
                 self._stop_reading()
         elif len(cycle.body) > HIGH_WATER_LIMIT and cycle.arrival is None:
@@ -238,13 +238,16 @@ class EdgeProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Note that the next bytes are a new head."""
-        self._in_head = True
-        self._barren = 0
         cycle = self.cycle
         if cycle is not None and not cycle.complete and not self._deaf:
-            cycle.more_body = False
-            if cycle.arrival is not None:
-                cycle.wake()
+            if len(self._names) > MOST_FIELDS:  # of a trailer
+                self._refuse(Malformed(Reason.HEADERS_TOO_LARGE))
+            else:
+                cycle.more_body = False
+                if cycle.arrival is not None:
+                    cycle.wake()
+        self._in_head = True
+        self._barren = 0
 
     def _admit(self, downstream: Downstream) -> None:
         self.cycle = downstream
@@ -312,10 +315,7 @@ class EdgeProtocol(HttpToolsProtocol):
         served = [one for one in (self._active, *self._waiting[:PIPELINE_AT_MOST]) if one is not None]
         if self._waiting and served[-1] is self.cycle and self.cycle.more_body:
             served.pop().body = b""
-        if served:
-            served[-1].keep_alive = False
-        else:
-            self._leave_waiting()
+        served[-1].keep_alive = False
         self.flow.resume_reading()
 
     # Answering

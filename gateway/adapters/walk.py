@@ -117,7 +117,7 @@ class Walk:
 
     def _cancel(self, msg: str | None) -> None:
         if self._task is not None:
-            self._task.cancel(msg)
+            self._loop.call_soon(self._task.cancel, msg)  # behind its first step: cancelled before, it takes none
         else:
             self.step(asyncio.CancelledError())
 

@@ -91,12 +91,17 @@ NO_FIELDS = FieldLines((), [], None)
 """Of a head that nobody reads, or nobody any more."""
 
 
-@lru_cache(maxsize=128)  # of at most 40 KiB each, as the edge takes no longer head
 def plain_names(names: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], Positions | None]:
     """Give names as they came the first time, with where they stand; clients send the same ones again and again.
 
     Whoever keeps them for a while so keeps no copy of its own.
     """
+    # Of thousands of names each takes more than its octets: they would stay until as many other heads have come.
+    return _first_come(names) if len(names) <= MOST_PLAIN else (names, None)
+
+
+@lru_cache(maxsize=128)  # of at most 40 KiB each, as the edge takes no longer head
+def _first_come(names: tuple[bytes, ...]) -> tuple[tuple[bytes, ...], Positions | None]:
     return names, plain_positions(names)
 
 

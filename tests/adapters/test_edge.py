@@ -16,6 +16,7 @@ from gateway.adapters.edge import EdgeProtocol
 from gateway.adapters.edge_limits import HEAD_AT_MOST, LINGER_BYTES, PIPELINE_AT_MOST, REQUESTS_AT_MOST, EdgeLimits
 from gateway.reasons import ANSWERS, Malformed
 from gateway.wire.field_lines import Positions
+from gateway.wire.headers import MOST_FIELDS
 from tests.adapters.wiring import Client, Cut, get, post, serving
 
 if TYPE_CHECKING:
@@ -154,6 +155,21 @@ async def test_chunks_arrive_as_one_body_without_extensions_and_trailers(pause_s
         client.send(get("/next"))
         assert (await client.answer()).body == b"GET /next"
     assert [[name for name, _ in headers] for headers in seen] == [[b"host", b"transfer-encoding"], [b"host"]]
+
+
+@pytest.mark.parametrize("at", [None, -2, -20])
+async def test_a_request_has_one_answer_however_many_fields_come_behind_its_body(at: int | None) -> None:
+    trailer = b"".join(b"x-%d: 1\r\n" % number for number in range(MOST_FIELDS + 1))
+    data = CHUNKED + b"1\r\na\r\n0\r\n" + trailer + b"\r\n"
+    async with serving(echo) as server, server.client() as client:
+        client.send(data[:at])
+        if at is not None:
+            await asyncio.sleep(0.05)
+            client.send(data[at:])
+        client.send(get("/smuggled"))
+        answer = await client.answer()
+        assert (answer.status, answer.body, answer.headers["connection"]) == (431, b"headers-too-large", "close")
+        assert await client.ended()
 
 
 async def test_each_head_on_a_connection_is_known_by_its_own_names() -> None:
@@ -433,6 +449,25 @@ async def test_the_next_request_is_served_when_nothing_is_left_to_do_for_the_one
         assert seen == ["begins", "ends", "begins"]
         client.send(get("/3"))
         assert (await client.answer()).body == b"/3"
+
+
+async def test_a_large_body_waits_outside_until_nothing_is_left_to_do_for_the_one_before() -> None:
+    paying = asyncio.Event()
+
+    async def tidy(request: Downstream) -> None:
+        body = await request.read_body(8 * MIB)
+        request.answer(200, [], b"%d" % len(body))
+        await paying.wait()
+
+    async with serving(tidy) as server, server.client() as client:
+        client.send(post(b"a"))
+        assert (await client.answer()).body == b"1"
+        client.send(post(b"a" * 8 * MIB))  # more than sockets hold
+        assert await client.silent(0.1)
+        (connection,) = server.connections
+        assert [len(waiting.body) < MIB for waiting in connection._waiting] == [True]
+        paying.set()
+        assert (await client.answer()).body == b"%d" % (8 * MIB)
 
 
 async def test_one_more_than_may_wait_closes_the_connection_behind_those_that_wait() -> None:

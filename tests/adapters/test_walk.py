@@ -173,6 +173,25 @@ async def test_a_walk_that_is_cancelled_can_clean_up_and_ends(*, moved: bool) ->
     assert seen == ["cleaned up"]
 
 
+async def test_a_walk_that_moves_into_a_task_while_it_is_cancelled_can_clean_up_too() -> None:
+    promise, seen = Promise[int](), list[str]()
+
+    async def steps() -> None:
+        await promise
+        try:
+            await in_task()
+        finally:
+            await asyncio.sleep(0.001)
+            seen.append("cleaned up")
+
+    path = Path(steps())
+    await asyncio.sleep(0)
+    path.walk.cancel()
+    promise.keep(1)
+    await path.end()
+    assert seen == ["cleaned up"]
+
+
 async def test_a_walk_may_outlive_its_cancelling_by_awaiting_another_promise() -> None:
     first, second, seen = Promise[int](), Promise[int](), list[int]()
 

@@ -175,12 +175,12 @@ class Door:
         protocol.connection_made(transport)
         for part in parts:
             for _ in range(100):
-                if not transport.paused:
+                if transport.gone or not transport.paused:
                     break
                 await asyncio.sleep(0)
-            assert not transport.paused, "a connection on which nothing happens any more was left paused"
             if transport.gone:
                 break
+            assert not transport.paused, "a connection on which nothing happens any more was left paused"
             protocol.data_received(part)
             assert held(protocol) <= HELD_AT_MOST
             if eager:

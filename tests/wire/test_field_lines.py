@@ -37,6 +37,15 @@ def test_names_that_come_again_are_those_that_came_first() -> None:
     assert again[0] is first
 
 
+def test_more_names_than_a_plain_head_has_are_not_kept() -> None:
+    names = tuple(b"x-%d" % number for number in range(MOST_PLAIN))
+    plain_names((HOST, *names))
+    again = (HOST, *names)
+    found, plain = plain_names(again)
+    assert found is again
+    assert plain is None
+
+
 @pytest.mark.parametrize(
     "name",
     [
