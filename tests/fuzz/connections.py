@@ -114,7 +114,8 @@ def fuzz_differential(data: bytes) -> None:
 def _alike(field: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
     """Take away what parsers may spell differently; see ``DIFFERENCES``."""
     name, value = field
-    return name, value.lower() if name == b"transfer-encoding" else value.rstrip(b" \t")
+    value = value.rstrip(b" \t")
+    return name, value.lower() if name == b"transfer-encoding" else value
 
 
 class _Listener:
