@@ -31,4 +31,3 @@ async def late(port: int, seconds: float) -> AsyncIterator[int]:
 
     async with await asyncio.start_server(serve, HOST, 0) as listening:
         yield int(listening.sockets[0].getsockname()[1])
-        await asyncio.sleep(0)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 KIB = 1024
 SIZES = (0, KIB, HEAD_AT_MOST - 600, HEAD_AT_MOST, 63 * KIB, 66 * KIB, 150 * KIB, 2048 * KIB)
+PATIENCE_S = 20.0
 PAUSES_S = (0.0, 0.0, 0.001, 0.02, 0.1)
 
 
@@ -93,7 +94,7 @@ def asked(site: Site, chance: random.Random, name: str) -> Asked:
 def tell(site: Site, seed: int, length: int) -> Iterator[tuple[Asked, Answer]]:
     """Tell one story: ask one request after the other, on a connection for as long as that lives."""
     chance = random.Random(seed)  # noqa: S311  (a game, not a key)
-    connection = site.connect()
+    connection = site.connect(PATIENCE_S)
     try:
         for number in range(length):
             one = asked(site, chance, f"story-{seed}-{number}-end")
@@ -103,7 +104,7 @@ def tell(site: Site, seed: int, length: int) -> Iterator[tuple[Asked, Answer]]:
             if answer.closes:
                 assert connection.ended()
                 connection.socket.close()
-                connection = site.connect()
+                connection = site.connect(PATIENCE_S)
     finally:
         connection.socket.close()
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 AWAY_S = 0.05
 SEEDS, LENGTH = range(16), 12
+PATIENT = {"DEADLINES__HEAD": "20s", "DEADLINES__BODY": "20s", "DEADLINES__FIRST_BYTE": "20s"}  # on a busy machine
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def far(tmp_path_factory: pytest.TempPathFactory, server: Server) -> Iterator[Si
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(late(server.port, AWAY_S)) as port,
-        running(folder, LEDGER=f"redis://127.0.0.1:{port}", LEDGER_PASSWORD=server.password) as site,
+        running(folder, LEDGER=f"redis://127.0.0.1:{port}", LEDGER_PASSWORD=server.password, **PATIENT) as site,
     ):
         yield site
 
