@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -25,7 +26,7 @@ from gateway.policy.source import PolicyError
 from gateway.process import opened, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from socket import socket
 
     from gateway.policy.model import Plane
@@ -59,12 +60,31 @@ async def _run(settings: Settings, given: Mapping[str, socket]) -> None:
     async with opened(settings, planes, given) as process:
         warn(settings, planes)
         reload = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, _on_stop, process)
-        loop.add_signal_handler(signal.SIGHUP, reload.set)
-        listening(settings)
-        await process.run(_watch(settings, process, files, reload))
+        with heeding(functools.partial(_on_stop, process), reload.set):
+            listening(settings)
+            await process.run(_watch(settings, process, files, reload))
+
+
+@contextlib.contextmanager
+def heeding(stop: Callable[[], None], reload: Callable[[], None]) -> Iterator[None]:
+    """Have SIGTERM and SIGINT stop and SIGHUP reload within this block, and do nothing behind it.
+
+    There the process only ends. A loop's own handlers would leave the signals to the system before that, and the next
+    one would be the exit status.
+    """
+    loop = asyncio.get_running_loop()
+    told: dict[int, Callable[[], None]] = {signal.SIGTERM: stop, signal.SIGINT: stop, signal.SIGHUP: reload}
+
+    def heed(number: int, _frame: object) -> None:
+        loop.call_soon_threadsafe(told[number])
+
+    for number in told:
+        signal.signal(number, heed)
+    try:
+        yield
+    finally:
+        for number in told:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def listening(settings: Settings) -> None:

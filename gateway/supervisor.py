@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from contextlib import ExitStack
 from functools import partial
@@ -33,7 +32,7 @@ from gateway.listener import Door, Listener
 from gateway.policy.cache_salt import SHORTEST_SECRET
 from gateway.policy.source import PolicyError
 from gateway.process import certificates, door, operators, warn
-from gateway.server import WATCH_S, WRONG, listening, not_reloaded, reloaded, told_within
+from gateway.server import WATCH_S, WRONG, heeding, listening, not_reloaded, reloaded, told_within
 from gateway.settings import OPS
 
 if TYPE_CHECKING:
@@ -85,8 +84,9 @@ async def _run(settings: Settings, environ: Mapping[str, str], given: Mapping[st
                 raise Unusable(f"Cannot listen on {address}: {error.strerror}.") from None
             stack.callback(release, address)
     supervisor = Supervisor(settings, environ, files, sockets)
-    await supervisor.run()
-    _log.info("stopped")
+    with heeding(supervisor.stop, supervisor.reload):
+        await supervisor.run()
+        _log.info("stopped")
 
 
 class Supervisor:
@@ -119,10 +119,6 @@ class Supervisor:
 
     async def run(self) -> None:
         """Serve until told to stop. Raises what is among ``WRONG``, and ``NoWorkerStaysUp``."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
-        loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         crew = self.crew
         first, *others = crew.slots
         async with asyncio.TaskGroup() as group:
@@ -165,6 +161,10 @@ class Supervisor:
         if self.crew.stop.is_set():
             self._at_once.set()
         self.crew.stop.set()
+
+    def reload(self) -> None:
+        """Look at the files now, and open all audit logs anew."""
+        self._reload.set()
 
     async def _hurry(self) -> None:
         await self._at_once.wait()

@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -95,6 +95,16 @@ class Running:
             rest = await self._process.stderr.read()
             self.lines += [json.loads(line) for line in rest.splitlines()]
             return await self._process.wait()
+
+    async def pestered(self) -> int:
+        """Send every signal that means something, again and again, until the end; give the exit status."""
+        ending = asyncio.ensure_future(self.ended())
+        with suppress(ProcessLookupError):
+            while not ending.done():
+                for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                    os.kill(self._process.pid, number)  # ``send_signal`` may take the status, and lose it
+                await asyncio.sleep(0.001)
+        return await ending
 
     def records(self) -> list[dict[str, Any]]:
         """Give the audit records so far."""

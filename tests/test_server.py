@@ -223,6 +223,11 @@ async def test_told_twice_it_does_not_wait(tmp_path: Path) -> None:
     assert record["outcome"] == "draining"
 
 
+async def test_what_it_is_told_while_it_ends_does_not_change_its_status(tmp_path: Path) -> None:
+    async with playing(answers) as (_, url), running(tmp_path, url) as gateway:
+        assert await gateway.pestered() == 0
+
+
 # Reload
 
 

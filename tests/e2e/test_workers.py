@@ -183,6 +183,11 @@ async def test_told_twice_no_worker_waits(tmp_path: Path) -> None:
     assert record["outcome"] == "draining"
 
 
+async def test_what_they_are_told_while_they_end_does_not_change_the_status(tmp_path: Path) -> None:
+    async with playing(answers) as (_, url), crew(tmp_path, url) as gateway:
+        assert await gateway.pestered() == 0
+
+
 async def test_workers_drain_and_end_when_their_supervisor_is_gone(tmp_path: Path) -> None:
     go = asyncio.Event()
 
