@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 _HOST = "127.0.0.1"
-_PORTS = range(20_000, 30_000)
-"""Below those that systems give to connections: nobody takes one before it is listened on."""
+_PORTS = range(12_000, 20_000)
+"""Below those that systems give to connections, and that tests of ours take."""
 
+_SOCKETS = 3
 _START_S = 30.0
 _STOP_S = 10.0
 _POLL_S = 0.05
@@ -107,7 +108,7 @@ def _running(folder: Path, port: int, stop: threading.Event) -> Iterator[tuple[D
     key = new_key("visitor", secrets.token_bytes(24))
     engine_key = secrets.token_urlsafe(24)
     (folder / "policy.yaml").write_text(policy(key.sha256), encoding="utf-8")
-    public, ops, engine = _free_port(port), _free_port(), _free_port()
+    public, ops, engine = _free_ports(port)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
     settings = {
         "GATEWAY_POLICIES": str(folder / "policy.yaml"),
@@ -125,9 +126,11 @@ def _running(folder: Path, port: int, stop: threading.Event) -> Iterator[tuple[D
         gateway = begin(_process(folder / "gateway.log", ["gateway", "serve"], {**environment, **settings}))
         deadline = time.monotonic() + _START_S
         while not _answers(engine, "/health") or not _answers(ops, "/readyz"):
-            if gateway.poll() is not None or time.monotonic() > deadline:
-                said = (folder / "gateway.log").read_text(encoding="utf-8").strip().splitlines()
-                raise DemoFailed(f"The gateway did not start: {said[-1] if said else 'it said nothing'}")
+            engine_ended = simulator.poll() is not None
+            if engine_ended or gateway.poll() is not None or time.monotonic() > deadline:
+                name = "engine" if engine_ended else "gateway"
+                said = (folder / f"{name}.log").read_text(encoding="utf-8").strip().splitlines()
+                raise DemoFailed(f"The {name} did not start: {said[-1] if said else 'it said nothing'}")
             if stop.wait(_POLL_S):
                 raise _Interrupted
         yield Demo(public, engine, key.key, folder), lambda: gateway.poll() is None and simulator.poll() is None
@@ -249,16 +252,21 @@ def _answers(port: int, path: str) -> bool:
             return False
 
 
-def _free_port(wanted: int = 0) -> int:
-    """Find a port that nobody listens on, or make sure that the wanted one is. Raises ``DemoFailed``."""
-    why: OSError | None = None
-    for port in [wanted] if wanted else random.sample(_PORTS, 100):
+def _free_ports(wanted: int) -> tuple[int, int, int]:
+    """Find three ports that nobody listens on, the first the wanted one if that is not 0. Raises ``DemoFailed``."""
+    others = [port for port in random.sample(_PORTS, 100) if port != wanted]
+    found: list[int] = []
+    for port in [wanted, *others] if wanted else others:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((_HOST, port))
             except OSError as error:
-                why = error
-            else:
-                return port
-    raise DemoFailed(f"Port {wanted or _PORTS} cannot be used: {why.strerror if why else 'none is free'}.")
+                if port == wanted:
+                    raise DemoFailed(f"Port {port} cannot be used: {error.strerror}.") from None
+                continue
+        found.append(port)
+        if len(found) == _SOCKETS:
+            public, ops, engine = found
+            return public, ops, engine
+    raise DemoFailed(f"Of the ports from {_PORTS.start} to {_PORTS.stop - 1} hardly any is free.")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import signal
 import socket
@@ -81,6 +82,27 @@ def test_a_port_that_is_taken_is_a_sentence() -> None:
         taken.listen()
         with pytest.raises(demo.DemoFailed, match="cannot be used: Address already in use"):
             demo.run(sys.stdout, port=taken.getsockname()[1])
+
+
+def test_the_process_that_ended_is_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        public, ops, _ = demo._free_ports(0)
+        monkeypatch.setattr(demo, "_free_ports", lambda _: (public, ops, taken.getsockname()[1]))
+        with pytest.raises(demo.DemoFailed, match=r"The engine did not start: .*in use"):
+            demo.run(sys.stdout, once=True)
+
+
+def test_it_says_when_hardly_any_port_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(demo, "_PORTS", range(port, port + 1))
+        monkeypatch.setattr(random, "sample", lambda ports, _: list(ports))
+        with pytest.raises(demo.DemoFailed, match="hardly any is free"):
+            demo.run(sys.stdout, once=True)
 
 
 def test_settings_of_the_environment_are_not_the_demos(

@@ -196,12 +196,13 @@ def fuzz_response(data: bytes) -> None:
 
 
 def _response(control: int, data: bytes) -> tuple[int, dict[bytes, bytes], bytes, bool, bool] | None:
-    """Read one answer; ``None`` when it is malformed."""
+    """Read one answer; ``None`` when it is malformed. What is not fed any more would close its connection."""
     reader = ResponseReader()
-    body = b""
+    body, fed = b"", 0
     try:
         for piece in pieces(control, data):
             reader.feed(piece)
+            fed += len(piece)
             body += reader.take()
             if reader.complete:
                 break
@@ -209,7 +210,8 @@ def _response(control: int, data: bytes) -> tuple[int, dict[bytes, bytes], bytes
         assert malformed.reason is Reason.ENGINE_MALFORMED  # noqa: PT017
         return None
     complete = reader.complete or reader.eof()
-    return reader.status, reader.headers, body, complete, reader.reusable
+    alone = not data[fed:].strip(b"\r\n")
+    return reader.status, reader.headers, body, complete, reader.reusable and alone
 
 
 def _response_by_h11(data: bytes) -> tuple[int, bytes, bool] | None:
