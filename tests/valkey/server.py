@@ -9,6 +9,8 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
+from tests.free_port import free_port
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -23,9 +25,7 @@ class Server:
             raise RuntimeError(message)
         self._command = found
         self.path = str(folder / "valkey.sock")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
         self.password = "a-password-of-the-tests"
         self._process: subprocess.Popen[bytes] | None = None
 
