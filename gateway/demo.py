@@ -50,6 +50,9 @@ _ATTEMPTS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
+_Ports = tuple[int, int, int]  # of planes, of operations, of the engine
+
+
 class DemoFailed(Exception):  # noqa: N818  (says what is so)
     """A process of the demo did not come up; the text is a sentence."""
 
@@ -87,7 +90,7 @@ def run(out: TextIO, *, port: int = 0, once: bool = False) -> int:
             stack.callback(signal.signal, number, previous)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vllm-gateway-demo-")))
         try:
-            demo, alive = stack.enter_context(_running(folder, port, stop))
+            demo, alive = stack.enter_context(_running(folder, _free_ports(port), stop))
         except _Interrupted:
             return 0
         holds = show(demo, out)
@@ -103,12 +106,12 @@ def policy(sha256: str) -> str:
 
 
 @contextlib.contextmanager
-def _running(folder: Path, port: int, stop: threading.Event) -> Iterator[tuple[Demo, Callable[[], bool]]]:
+def _running(folder: Path, ports: _Ports, stop: threading.Event) -> Iterator[tuple[Demo, Callable[[], bool]]]:
     """Run engine and gateway within this block; with them comes a way to ask whether they still run."""
     key = new_key("visitor", secrets.token_bytes(24))
     engine_key = secrets.token_urlsafe(24)
     (folder / "policy.yaml").write_text(policy(key.sha256), encoding="utf-8")
-    public, ops, engine = _free_ports(port)
+    public, ops, engine = ports
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
     settings = {
         "GATEWAY_POLICIES": str(folder / "policy.yaml"),
@@ -118,11 +121,9 @@ def _running(folder: Path, port: int, stop: threading.Event) -> Iterator[tuple[D
         "GATEWAY_ENGINES__MAIN__API_KEY": engine_key,
         "GATEWAY_AUDIT_LOG": str(folder / "audit.jsonl"),
     }
-    command = ["gateway.simulator", "--port", str(engine), "--api-key", engine_key, "--latency", "0.05"]
-    recording = [*command, "--record", str(folder / "engine.jsonl")]
     with contextlib.ExitStack() as stack:
         begin = stack.enter_context
-        simulator = begin(_process(folder / "engine.log", recording, environment))
+        simulator = begin(_process(folder / "engine.log", _engine(engine, engine_key, folder), environment))
         gateway = begin(_process(folder / "gateway.log", ["gateway", "serve"], {**environment, **settings}))
         deadline = time.monotonic() + _START_S
         while not _answers(engine, "/health") or not _answers(ops, "/readyz"):
@@ -134,6 +135,12 @@ def _running(folder: Path, port: int, stop: threading.Event) -> Iterator[tuple[D
             if stop.wait(_POLL_S):
                 raise _Interrupted
         yield Demo(public, engine, key.key, folder), lambda: gateway.poll() is None and simulator.poll() is None
+
+
+def _engine(port: int, key: str, folder: Path) -> list[str]:
+    """Give the command of the engine; a key in an argument of its own would be an option if it began with a dash."""
+    record = str(folder / "engine.jsonl")
+    return ["gateway.simulator", "--port", str(port), f"--api-key={key}", "--latency", "0.05", "--record", record]
 
 
 @contextlib.contextmanager
@@ -252,9 +259,9 @@ def _answers(port: int, path: str) -> bool:
             return False
 
 
-def _free_ports(wanted: int) -> tuple[int, int, int]:
+def _free_ports(wanted: int, among: range = _PORTS) -> _Ports:
     """Find three ports that nobody listens on, the first the wanted one if that is not 0. Raises ``DemoFailed``."""
-    others = [port for port in random.sample(_PORTS, 100) if port != wanted]
+    others = [port for port in random.sample(among, min(100, len(among))) if port != wanted]
     found: list[int] = []
     for port in [wanted, *others] if wanted else others:
         with socket.socket() as probe:
@@ -269,4 +276,4 @@ def _free_ports(wanted: int) -> tuple[int, int, int]:
         if len(found) == _SOCKETS:
             public, ops, engine = found
             return public, ops, engine
-    raise DemoFailed(f"Of the ports from {_PORTS.start} to {_PORTS.stop - 1} hardly any is free.")
+    raise DemoFailed(f"Of the ports from {among.start} to {among.stop - 1} hardly any is free.")

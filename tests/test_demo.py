@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ import pytest
 
 from gateway import demo
 from gateway.review.check import check
+from gateway.simulator.__main__ import arguments
 from gateway.simulator.record import read
 
 if TYPE_CHECKING:
@@ -84,25 +85,28 @@ def test_a_port_that_is_taken_is_a_sentence() -> None:
             demo.run(sys.stdout, port=taken.getsockname()[1])
 
 
-def test_the_process_that_ended_is_the_one_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_process_that_ended_is_the_one_that_is_named(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         public, ops, _ = demo._free_ports(0)
-        monkeypatch.setattr(demo, "_free_ports", lambda _: (public, ops, taken.getsockname()[1]))
-        with pytest.raises(demo.DemoFailed, match=r"The engine did not start: .*in use"):
-            demo.run(sys.stdout, once=True)
+        begun = demo._running(tmp_path, (public, ops, taken.getsockname()[1]), threading.Event())
+        with pytest.raises(demo.DemoFailed, match=r"The engine did not start: .*in use"), begun:
+            pass
 
 
-def test_it_says_when_hardly_any_port_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_says_when_hardly_any_port_is_free() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        monkeypatch.setattr(demo, "_PORTS", range(port, port + 1))
-        monkeypatch.setattr(random, "sample", lambda ports, _: list(ports))
-        with pytest.raises(demo.DemoFailed, match="hardly any is free"):
-            demo.run(sys.stdout, once=True)
+        with pytest.raises(demo.DemoFailed, match=f"from {port} to {port} hardly any is free"):
+            demo._free_ports(0, range(port, port + 1))
+
+
+def test_any_key_of_the_engine_is_read_as_one(tmp_path: Path) -> None:
+    """One in 64 begins with a dash."""
+    assert arguments().parse_args(demo._engine(1, "-record", tmp_path)[1:]).api_key == "-record"
 
 
 def test_settings_of_the_environment_are_not_the_demos(
