@@ -55,7 +55,10 @@ class RealEngine:
                 [SCRIPT, command, *listening, *arguments],
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # one signal ends the engine and its workers
+                # So one signal ends the engine and its workers. It gets no session of its own: Linux shares out the
+                # cores among sessions (sched_autogroup), and there the workers' busy waiting, which yields only within
+                # their own, made gateway and tests stand still for up to a second.
+                process_group=0,
             )
 
     def wait_until_ready(self) -> None:

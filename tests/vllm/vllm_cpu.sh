@@ -81,7 +81,8 @@ launch() {
     [ -f "$stamp" ] || fail "run '$0 setup' first"
     PATH=$home/v/bin:$PATH
     HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1
-    VLLM_CPU_KVCACHE_SPACE=1 OMP_NUM_THREADS=2 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_HOST_IP=127.0.0.1
+    OMP_NUM_THREADS=1 # a second one would only wait for the first, on the core that everybody else needs
+    VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_HOST_IP=127.0.0.1
     VLLM_SERVER_DEV_MODE=1 # so that /sleep, /collective_rpc and their like exist
     export PATH HF_HUB_OFFLINE TRANSFORMERS_OFFLINE VLLM_NO_USAGE_STATS DO_NOT_TRACK
     export VLLM_CPU_KVCACHE_SPACE OMP_NUM_THREADS VLLM_CPU_OMP_THREADS_BIND VLLM_HOST_IP VLLM_SERVER_DEV_MODE
