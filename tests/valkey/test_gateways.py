@@ -67,7 +67,9 @@ def test_tokens_are_one_budget_for_both(both: tuple[Counted, Counted]) -> None:
     assert answer.status == 200
     answer = second.ask(max_tokens=16)
     assert int(answer.value("x-ratelimit-remaining-tokens") or "") < 250 - 24 - 16
-    assert first.ask(max_tokens=100).status == 200
+    answer = first.ask(max_tokens=100)
+    assert answer.status == 200
+    assert both[0].site.record(answer)["usage"], "what was reserved and not used is given back before the record"
     assert second.play("continuous-count", max_tokens=20).status == 200
     refused(first.ask(max_tokens=100), 429, "over-tokens")
     refused(second.ask(max_tokens=100), 429, "over-tokens")
