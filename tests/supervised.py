@@ -1,13 +1,14 @@
 """A supervisor in the test's own process, with workers in theirs, and what it says.
 
-Enters: a bound socket, and how patient it is. Leaves: the supervisor, and the task that it runs in.
+Enters: a folder, and how patient it is. Leaves: the supervisor, the task that it runs in, and its lines.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
@@ -21,7 +22,6 @@ from tests.simulators.resp_server import resp_server
 from tests.small_house import POLICY, environment
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import AsyncIterator
     from pathlib import Path
 
@@ -55,12 +55,24 @@ class Said(list[dict[str, Any]]):
                 await self._more.wait()
 
 
+class Supervised(NamedTuple):
+    """A supervisor that runs."""
+
+    supervisor: Supervisor
+    running: asyncio.Task[None]
+    said: Said
+
+
 @asynccontextmanager
-async def supervised(
-    folder: Path, bound: socket.socket, times: Times, **more: str
-) -> AsyncIterator[tuple[Supervisor, asyncio.Task[None]]]:
+async def supervised(folder: Path, times: Times, **more: str) -> AsyncIterator[Supervised]:
     """Begin a supervisor of two workers; it has ended behind this block."""
     async with AsyncExitStack() as stack:
+        said = Said()
+        structlog.configure(processors=[said])
+        stack.callback(structlog.reset_defaults)
+        bound = stack.enter_context(socket.socket())
+        bound.bind(("127.0.0.1", 0))
+        bound.setblocking(False)
         ledger = await stack.enter_async_context(resp_server())
         ledger.answers = [LET_IN]
         _, url = await stack.enter_async_context(playing(answers))
@@ -73,7 +85,7 @@ async def supervised(
         supervisor = Supervisor(load_settings(environ), environ, files, {"public": bound}, times)
         running = asyncio.ensure_future(supervisor.run())
         try:
-            yield supervisor, running
+            yield Supervised(supervisor, running, said)
         finally:
             supervisor.stop()
             await asyncio.wait([running], timeout=PATIENCE_S)

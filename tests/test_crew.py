@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
-import structlog
 
 from gateway.adapters.listening import Unusable
 from gateway.adapters.write_turns import WriteTurns
 from gateway.crew import Times
 from gateway.supervisor import NoWorkerStaysUp
-from tests.supervised import PATIENCE_S, Said, supervised
+from tests.supervised import PATIENCE_S, supervised
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.anyio
@@ -26,26 +23,8 @@ pytestmark = pytest.mark.anyio
 QUICK = Times(pause=0.05, steady=600)
 
 
-@pytest.fixture
-async def said() -> AsyncIterator[Said]:
-    said = Said()
-    structlog.configure(processors=[said])
-    yield said
-    structlog.reset_defaults()
-
-
-@pytest.fixture
-def bound() -> Iterator[socket.socket]:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        bound.setblocking(False)
-        yield bound
-
-
-async def test_a_worker_that_hangs_is_ended_and_another_takes_its_place(
-    tmp_path: Path, bound: socket.socket, said: Said
-) -> None:
-    async with supervised(tmp_path, bound, Times(hang=2.0, poll=0.2)) as (_, running):
+async def test_a_worker_that_hangs_is_ended_and_another_takes_its_place(tmp_path: Path) -> None:
+    async with supervised(tmp_path, Times(hang=2.0, poll=0.2)) as (_, running, said):
         lines = [await said.wait_for("worker serves", worker=worker) for worker in (1, 2)]
         os.kill(lines[1]["process"], signal.SIGSTOP)
         await said.wait_for("worker hangs: it is ended", worker=2)
@@ -54,10 +33,8 @@ async def test_a_worker_that_hangs_is_ended_and_another_takes_its_place(
     await running
 
 
-async def test_when_no_worker_stays_up_the_supervisor_gives_up(
-    tmp_path: Path, bound: socket.socket, said: Said
-) -> None:
-    async with supervised(tmp_path, bound, QUICK) as (supervisor, running):
+async def test_when_no_worker_stays_up_the_supervisor_gives_up(tmp_path: Path) -> None:
+    async with supervised(tmp_path, QUICK) as (supervisor, running, said):
         processes = [(await said.wait_for("worker serves", worker=worker))["process"] for worker in (1, 2)]
         supervisor.crew.turns = WriteTurns(9999)  # with such a descriptor nobody can be started any more
         for process in processes:
@@ -69,8 +46,8 @@ async def test_when_no_worker_stays_up_the_supervisor_gives_up(
         assert line["problems"] == ["it cannot be started: Bad file descriptor"]
 
 
-async def test_a_first_worker_that_does_not_begin_is_the_end(tmp_path: Path, bound: socket.socket, said: Said) -> None:
-    async with supervised(tmp_path, bound, Times(start=0.01)) as (_, running):
+async def test_a_first_worker_that_does_not_begin_is_the_end(tmp_path: Path) -> None:
+    async with supervised(tmp_path, Times(start=0.01)) as (_, running, said):
         await asyncio.wait([running], timeout=PATIENCE_S)
         with pytest.raises(Unusable, match="it did not begin within"):
             await running

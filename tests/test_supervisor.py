@@ -8,46 +8,25 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
-import structlog
 
 from gateway.crew import Times
 from gateway.settings import load_settings
 from gateway.supervisor import supervise
 from tests.small_house import environment
-from tests.supervised import PATIENCE_S, Said, supervised
+from tests.supervised import PATIENCE_S, supervised
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-async def said() -> AsyncIterator[Said]:
-    said = Said()
-    structlog.configure(processors=[said])
-    yield said
-    structlog.reset_defaults()
-
-
-@pytest.fixture
-def bound() -> Iterator[socket.socket]:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        bound.setblocking(False)
-        yield bound
-
-
-async def test_a_worker_that_does_not_come_to_its_end_is_ended(
-    tmp_path: Path, bound: socket.socket, said: Said
-) -> None:
+async def test_a_worker_that_does_not_come_to_its_end_is_ended(tmp_path: Path) -> None:
     times = Times(close=0.5, answer=0.2)
-    async with supervised(tmp_path, bound, times, DEADLINES__DRAIN="1s") as (supervisor, running):
+    async with supervised(tmp_path, times, DEADLINES__DRAIN="1s") as (supervisor, running, said):
         lines = [await said.wait_for("worker serves", worker=worker) for worker in (1, 2)]
         os.kill(lines[1]["process"], signal.SIGSTOP)
         supervisor.stop()
@@ -55,10 +34,8 @@ async def test_a_worker_that_does_not_come_to_its_end_is_ended(
     assert not [line for line in said if line["event"] == "worker ended"], "it was told to"
 
 
-async def test_told_to_stop_before_anybody_serves_it_ends_well(
-    tmp_path: Path, bound: socket.socket, said: Said
-) -> None:
-    async with supervised(tmp_path, bound, Times()) as (supervisor, running):
+async def test_told_to_stop_before_anybody_serves_it_ends_well(tmp_path: Path) -> None:
+    async with supervised(tmp_path, Times()) as (supervisor, running, said):
         worker = None
         async with asyncio.timeout(PATIENCE_S):
             while worker is None:
