@@ -16,6 +16,7 @@ import orjson
 from gateway.adapters.edge_limits import HEAD_AT_MOST
 from tests.e2e.raw_http import request
 from tests.e2e.site import BODY_LIMIT, CHAT, HI, KEYS, MODELS
+from tests.simulators.raw_engine import LAST, chunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -123,6 +124,5 @@ def _send(connection: Connection, one: Asked, chance: random.Random) -> None:
 
 def _chunks(body: bytes, size: int) -> Iterator[bytes]:
     for begin in range(0, len(body), size):
-        piece = body[begin : begin + size]
-        yield b"%x\r\n%b\r\n" % (len(piece), piece)
-    yield b"0\r\n\r\n"
+        yield chunk(body[begin : begin + size])
+    yield LAST

@@ -56,8 +56,8 @@ class RealEngine:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 # So one signal ends the engine and its workers. It gets no session of its own: Linux shares out the
-                # cores among sessions (sched_autogroup), and there the workers' busy waiting, which yields only within
-                # their own, made gateway and tests stand still for up to a second.
+                # cores among sessions (sched_autogroup), and there the busy waiting of its workers, who yield to nobody
+                # else, made gateway and tests stand still for up to a second.
                 process_group=0,
             )
 
@@ -93,6 +93,14 @@ class RealEngine:
         """Tell how many requests it works on, by its own metrics."""
         return self._metric("vllm:num_requests_running")
 
+    def finished(self) -> int:
+        """Tell how many requests it has brought to their end; those that were given up are not among them."""
+        return self._metric("vllm:request_success_total")
+
+    def generated(self) -> int:
+        """Tell how many tokens it has produced."""
+        return self._metric("vllm:generation_tokens_total")
+
     def found_while(self, ask: Callable[[], object]) -> int:
         """Tell how many tokens of prompts it finds in its prefix cache while something is asked."""
         before = self._metric("vllm:prefix_cache_hits_total")
@@ -104,10 +112,10 @@ class RealEngine:
 
     def _metric(self, name: str) -> int:
         metrics = self.ask("GET", "/metrics")[1].decode()
-        found = re.search(rf"^{name}\{{[^}}]*\}} ([0-9.e+]+)", metrics, re.MULTILINE)
-        if found is None:
+        found = re.findall(rf"^{name}\{{[^}}]*\}} ([0-9.e+]+)", metrics, re.MULTILINE)
+        if not found:
             raise RuntimeError(f"vLLM's metrics do not tell {name}")
-        return int(float(found[1]))
+        return int(sum(map(float, found)))
 
     def idle_within(self, seconds: float) -> bool:
         """Tell whether it has nothing to do any more within a time."""

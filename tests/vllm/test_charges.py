@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -20,12 +19,6 @@ if TYPE_CHECKING:
 STREAMS = 50
 AT_ONCE = 8
 _DELTA = b'"delta":{"content"'
-
-
-def generated(engine: RealEngine) -> float:
-    """Ask the engine how many tokens it has produced."""
-    metrics = engine.ask("GET", "/metrics")[1].decode()
-    return sum(map(float, re.findall(r"^vllm:generation_tokens_total\{[^}]*\} ([0-9.e+]+)", metrics, re.MULTILINE)))
 
 
 def cut(gateway: Serving, after: int) -> None:
@@ -46,7 +39,7 @@ def test_fifty_streams_cut_at_random_are_charged_for_what_was_produced(
     over_socket: Serving, engine: RealEngine
 ) -> None:
     assert engine.idle_within(10)
-    before, recorded = generated(engine), len(over_socket.records(endpoint="chat"))
+    before, recorded = engine.generated(), len(over_socket.records(endpoint="chat"))
     dice = random.Random(50)  # noqa: S311  (a game, not a key)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(lambda after: cut(over_socket, after), [dice.randint(50, 400) for _ in range(STREAMS)]))
@@ -55,7 +48,7 @@ def test_fifty_streams_cut_at_random_are_charged_for_what_was_produced(
     usages = [record["usage"] for record in over_socket.records(endpoint="chat")[recorded:]]
     # One whose caller was slower than the engine is whole, and its count the engine's own.
     assert sum("estimated" in usage for usage in usages) > STREAMS / 2
-    charged, produced = sum(usage["completion"] for usage in usages), generated(engine) - before
+    charged, produced = sum(usage["completion"] for usage in usages), engine.generated() - before
     assert abs(charged - produced) <= 0.02 * produced, (charged, produced)
 
 
@@ -64,12 +57,12 @@ def test_a_stream_that_is_read_to_its_end_is_charged_by_the_engines_count(
 ) -> None:
     headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
     body = orjson.dumps(LONG | {"stream": True, "max_tokens": 20})
-    before = generated(engine)
+    before = engine.generated()
     with Connection(over_socket.address, timeout=60.0) as client:
         client.send(request("/v1/chat/completions", over_socket.host, method="POST", headers=headers, body=body))
         answer = client.answer("POST")
     assert b'"choices":[]' not in answer.body
     usage = over_socket.record(answer.value("x-request-id") or "")["usage"]
-    assert usage["completion"] == generated(engine) - before == 20
+    assert usage["completion"] == engine.generated() - before == 20
     assert usage["prompt"] > 0
     assert "estimated" not in usage

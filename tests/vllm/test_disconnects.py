@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.vllm.tap import Tap, Tapped
 
 LONG = {"model": "small", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 450, "ignore_eos": True}
-"""About three seconds of work."""
+"""About a second of work."""
 
 
 def ask_for_long(gateway: Serving, *, stream: bool) -> Connection:
@@ -50,7 +50,7 @@ def test_a_client_that_leaves_frees_the_engine(
     over_tcp: Serving, engine: RealEngine, tap: Tap, *, stream: bool, tokens_first: bool, reset: bool
 ) -> None:
     assert engine.idle_within(5)
-    left_before = len(over_tcp.records(outcome="client-left"))
+    left_before, finished = len(over_tcp.records(outcome="client-left")), engine.finished()
     for idle in [c for c in tap.connections if c.left is None and b"POST /v1/chat" in c.sent]:
         wait_for("the end of connections kept from before", lambda idle=idle: idle.left is not None)
     with ask_for_long(over_tcp, stream=stream) as client:
@@ -71,6 +71,7 @@ def test_a_client_that_leaves_frees_the_engine(
     assert tapped.left
     assert tapped.left - left < 0.1
     assert engine.idle_within(1 - (time.monotonic() - left))
+    assert engine.finished() == finished, "it gave up, and did not just come to the end of its work"
     wait_for("the audit record", lambda: len(over_tcp.records(outcome="client-left")) == left_before + 1)
 
 
